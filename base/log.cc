@@ -1,0 +1,42 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "base/time_format.h"
+
+namespace holdfast {
+namespace {
+
+std::atomic<LogLevel> g_level{LogLevel::kInfo};  // set once by main
+
+constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { g_level = level; }
+
+bool ParseLogLevel(std::string_view text, LogLevel* level) {
+  for (int i = 0; i < 4; ++i) {
+    if (kNames[i] == text) {
+      *level = static_cast<LogLevel>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Log(LogLevel level, std::string_view message, const nlohmann::json& fields) {
+  if (level < g_level.load()) return;
+  nlohmann::ordered_json line;
+  line["ts"] = FormatMicroTime(Clock::Real().Wall());
+  line["level"] = kNames[static_cast<int>(level)];
+  line["msg"] = message;
+  for (const auto& [key, value] : fields.items()) line[key] = value;
+  std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace holdfast

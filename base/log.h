@@ -1,0 +1,21 @@
+// JSON lines on stderr: {"ts":"…","level":"info","msg":"…", fields…}. One write(2) a line. Never log a token, a key or a Secret.
+#pragma once
+
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace holdfast {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+void SetLogLevel(LogLevel level);
+bool ParseLogLevel(std::string_view text, LogLevel* level);  // debug|info|warning|error
+// `fields` is an object: Log(LogLevel::kInfo, "frozen", {{"checkpoint", name}, {"ms", 12}}).
+void Log(LogLevel level, std::string_view message, const nlohmann::json& fields = nlohmann::json::object());
+
+inline void LogInfo(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kInfo, message, fields); }
+inline void LogWarning(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kWarning, message, fields); }
+inline void LogError(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kError, message, fields); }
+
+}  // namespace holdfast
