@@ -1,0 +1,108 @@
+// holdfast.dev/v1alpha1 Checkpoint as a C++ value. crds/checkpoint.yaml is the contract with users; this is its reading. FromJson never
+// throws: what is missing gets the CRD's default, what is malformed reads as missing.
+#pragma once
+
+#include <optional>
+
+#include "base/time_format.h"
+#include "kube/resource.h"
+
+namespace holdfast::api {
+
+inline constexpr char kGroup[] = "holdfast.dev";
+inline constexpr char kVersion[] = "v1alpha1";
+inline constexpr char kRuntimeClass[] = "holdfast";
+
+// Annotations and labels of users' objects.
+inline constexpr char kProtect[] = "holdfast.dev/protect";              // "true": on a workload, bare pod or Namespace
+inline constexpr char kPolicy[] = "holdfast.dev/policy";                // name of a RestorePolicy
+inline constexpr char kContainers[] = "holdfast.dev/containers";        // "a,b"
+inline constexpr char kFromCheckpoint[] = "holdfast.dev/from-checkpoint";  // a user asks that this pod starts from that Checkpoint
+inline constexpr char kRestore[] = "holdfast.dev/restore";              // set by the controller with the claim; overwritten by the webhook
+inline constexpr char kClaimGate[] = "holdfast.dev/claim";              // scheduling gate
+inline constexpr char kNodeReady[] = "holdfast.dev/runtime";            // node label: "ready"
+
+enum class Phase { kPending, kAssigned, kFreezing, kDumping, kStoring, kReady, kFailed, kDeleting };
+std::string_view PhaseName(Phase phase);  // "Pending"
+enum class Trigger { kManual, kInterval, kDrain, kSpot, kPreemption, kSuspend, kIdle, kSchedule };
+std::string_view TriggerName(Trigger trigger);
+
+// Reasons of the condition Ready.
+namespace reason {
+inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCompleted[] = "Completed", kPodGone[] = "PodGone",
+                      kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported", kDumpFailed[] = "DumpFailed", kStoreFull[] = "StoreFull",
+                      kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable";
+}
+
+struct Condition {
+  std::string type, status, reason, message, last_transition_time;
+  int64_t observed_generation = 0;
+};
+
+struct CheckpointContainer {
+  std::string name, image, image_digest;
+  int64_t pages = 0;
+  bool restorable = false;
+  std::string reason;
+};
+
+struct Claim {
+  std::string pod_name, pod_uid, at;
+};
+
+struct Restore {
+  std::string pod_name, node, at, outcome, reason;  // outcome: Restored | ColdStart | Failed
+  double seconds = 0;
+};
+
+struct Owner {
+  std::string kind, name, uid, template_hash, ordinal;  // the top owner: Deployment, StatefulSet, Job or the Pod itself
+};
+
+struct Checkpoint {
+  static const kube::Resource kResource;
+  static Checkpoint FromJson(const Json& object);
+
+  kube::ObjectMeta meta;
+  struct {
+    std::string pod_name, pod_uid;
+    std::vector<std::string> containers;
+    bool final = false;
+    Trigger trigger = Trigger::kManual;
+    Duration deadline = std::chrono::seconds(100);
+    bool pinned = false;
+    std::optional<Duration> ttl;
+  } spec;
+  struct {
+    Phase phase = Phase::kPending;
+    std::vector<Condition> conditions;
+    std::string node_name, pod_uid, started_at, completed_at;
+    Owner owner;
+    int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;        // size
+    int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;                   // timings
+    int64_t progress_bytes = 0, progress_total = 0;                     // progress
+    Json platform = Json::object();
+    std::vector<CheckpointContainer> containers;
+    std::string manifest_store, manifest_id, manifest_digest;
+    std::optional<Claim> claim;
+    std::vector<Restore> restores;
+  } status;
+
+  bool done() const { return status.phase == Phase::kReady || status.phase == Phase::kFailed || status.phase == Phase::kDeleting; }
+  const Condition* Ready() const;
+};
+
+// Fragments of `status`, for merge patches.
+Json ToJson(const Condition& condition);
+Json ToJson(const Claim& claim);
+Json ToJson(const Restore& restore);
+Json ToJson(const Owner& owner);
+Json ToJson(const CheckpointContainer& container);
+// {"status": {"phase": …, "conditions": [Ready with `reason` and `message`]}}: how every writer moves the phase. `previous` keeps the
+// condition's transition time when its status does not change.
+Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now);
+
+// The name that one request always gets: drain-<pod>-<first 8 of uid>, cut to 63 characters with a hash where longer.
+std::string CheckpointName(Trigger trigger, const std::string& pod_name, const std::string& pod_uid, int ordinal = 0);
+
+}  // namespace holdfast::api

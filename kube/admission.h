@@ -1,0 +1,51 @@
+// An HTTPS server for AdmissionReview v1 and plain GET pages (/metrics, /healthz). Bodies are limited to 7 MiB, slow clients are cut off
+// after 5 s, certificates can be replaced while it runs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kube/resource.h"
+
+namespace holdfast::kube {
+
+struct AdmissionRequest {
+  std::string uid, operation, ns, name, subresource, username;
+  Resource resource;  // group, version, plural and kind of what was asked for
+  bool dry_run = false;
+  Json object, old_object, options;
+};
+
+struct AdmissionResponse {
+  bool allowed = true;
+  int code = 0;           // when not allowed: HTTP status, e.g. 429
+  std::string reason;     // metav1.StatusReason, e.g. TooManyRequests
+  std::string message;
+  Json patch;             // JSON patch; null: none
+  std::vector<std::string> warnings;
+};
+
+class AdmissionServer {
+ public:
+  using Handler = std::function<AdmissionResponse(const AdmissionRequest&)>;
+  using Page = std::function<std::pair<int, std::string>()>;  // status and text/plain body
+  AdmissionServer();
+  ~AdmissionServer();
+  void Handle(const std::string& path, Handler handler);  // a handler that throws: allowed, with a logged error (fail open)
+  void Serve(const std::string& path, Page page);
+  Status SetCertificate(const std::string& cert_chain_pem, const std::string& key_pem);  // before or while running
+  Status Start(const std::string& address, int port);  // needs a certificate; port 0: any
+  Status StartPlain(const std::string& address, int port);  // pages only, without TLS
+  int port() const;
+  void Stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast::kube

@@ -1,0 +1,51 @@
+// Which REST resource a request means, and the metadata that every object has.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace holdfast::kube {
+
+struct Resource {
+  std::string group;    // "" for core
+  std::string version;  // "v1"
+  std::string plural;   // "pods"
+  std::string kind;     // "Pod"
+  bool namespaced = true;
+
+  std::string ApiVersion() const { return group.empty() ? version : group + "/" + version; }
+  // "/api/v1/namespaces/ns/pods/name/subresource"; empty parts are left out.
+  std::string Path(const std::string& ns, const std::string& name = "", const std::string& subresource = "") const;
+};
+
+struct OwnerReference {
+  std::string api_version, kind, name, uid;
+  bool controller = false;
+};
+
+struct ObjectMeta {
+  std::string name, generate_name, ns, uid, resource_version;
+  int64_t generation = 0;
+  std::string creation_timestamp, deletion_timestamp;  // RFC 3339, empty when absent
+  std::map<std::string, std::string> labels, annotations;
+  std::vector<OwnerReference> owners;
+  std::vector<std::string> finalizers;
+
+  static ObjectMeta FromJson(const Json& object);  // `object` has a "metadata"
+  std::string Key() const { return ns.empty() ? name : ns + "/" + name; }
+  const OwnerReference* Controller() const;  // the owner with controller: true, or nullptr
+  std::string Annotation(const std::string& key) const;  // "" when absent
+  bool terminating() const { return !deletion_timestamp.empty(); }
+};
+
+// Key of an object: "namespace/name", or "name" for cluster-scoped ones.
+struct ObjectKey {
+  std::string ns, name;
+  static ObjectKey Parse(const std::string& key);
+  std::string ToString() const { return ns.empty() ? name : ns + "/" + name; }
+};
+
+}  // namespace holdfast::kube

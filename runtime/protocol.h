@@ -1,0 +1,122 @@
+// What holdfast-agent and holdfast-runc say to each other, and where it lies on the node. holdfast-runc never depends on the agent being
+// alive: what it must know for pause, resume, kill, exec and checkpoint stands in files under kRunDir; only `create` asks over the socket.
+//
+// Folders (all 0700 root, but kWaitDir, which pods see):
+//   /opt/holdfast/bin/holdfast-runc, holdfast-wait      /opt/holdfast/criu/criu, runc.conf, lib/
+//   /run/holdfast/agent.sock                            one JSON line in, one JSON line out, then closed
+//   /run/holdfast/containers/<container id>.json        Intent: this container belongs to a checkpoint being made, or kept frozen
+//   /run/holdfast/pods/<pod uid>.json                   {"checkpoint_uid"}: final; `create` in this pod is refused while it exists
+//   /run/holdfast/restored/<container id>               empty: restored, so `start` has nothing to do
+//   /run/holdfast/wait/<pod uid>/state                  WaitState, 0644, bind-mounted read-only at /.holdfast into holdfast-wait
+//   /var/lib/holdfast/landing/<checkpoint uid>/         a checkpoint as it was dumped (below)
+//   /var/lib/holdfast/restore/<pod uid>/                the same layout, fetched for that pod
+//   /var/lib/holdfast/journal/<checkpoint uid>.json     the agent's own
+//
+// Layout of a dumped checkpoint:
+//   request.json                     DumpRequest, written by the agent
+//   <container>/images/              CRIU's images; inventory.img and the rest as CRIU writes them
+//   <container>/dump.log  upper.tar  CRIU's log; the overlay's upper directory (pax; xattrs, whiteouts as 0/0 devices, sparse)
+//   <container>/config.json          the OCI spec it ran with
+//   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
+//   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace holdfast::runtime {
+
+inline constexpr char kRunDir[] = "/run/holdfast";
+inline constexpr char kStateDir[] = "/var/lib/holdfast";
+inline constexpr char kInstallDir[] = "/opt/holdfast";
+inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
+inline constexpr char kWaitContainer[] = "holdfast-wait";         // the init container that the pod webhook adds
+inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority
+
+// containers/<id>.json
+struct Intent {
+  std::string checkpoint_uid, pod_uid, container;
+  std::string landing;   // the checkpoint's folder
+  bool final = false;    // kept frozen after the dump
+  bool kubelet = false;  // the dump starts when containerd asks for it, else by `holdfast-runc dump`
+  Json ToJson() const;
+  static Result<Intent> FromJson(const Json& json);
+};
+
+struct DumpContainer {
+  std::string name, id;
+};
+struct DumpVolume {
+  std::string name, path;  // path on the node: /var/lib/kubelet/pods/<uid>/volumes/kubernetes.io~empty-dir/<name>
+};
+// request.json. `holdfast-runc dump <landing>` (or the first `checkpoint` of an Intent with kubelet = true) carries it out:
+// freeze all, dump each, copy upper directories, volumes and /dev/shm, thaw unless final. On any failure everything is thawed.
+struct DumpRequest {
+  std::string checkpoint_uid, pod_uid, ns, pod;
+  std::string runc_root = "/run/containerd/runc/k8s.io";
+  std::string task_dir = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";  // <task_dir>/<container id>/ is the bundle
+  bool final = false;
+  std::string established = "KeepLoopback";  // KeepLoopback | KeepAll | CloseAll
+  int64_t deadline_unix_ms = 0;              // CRIU is killed and all is thawed when the dump is not complete by then
+  std::vector<DumpContainer> containers;
+  std::vector<DumpVolume> volumes;
+  Json ToJson() const;
+  static Result<DumpRequest> FromJson(const Json& json);
+};
+
+// result.json
+struct DumpResult {
+  bool ok = false;
+  std::string reason;      // Completed | DumpFailed | Deadline | PodGone
+  std::string message;     // for people: CRIU's telling lines when it failed
+  int64_t frozen_ms = 0;   // pause to thaw; final: pause to dumped
+  int64_t dump_ms = 0;     // CRIU alone
+  int64_t frozen_at_unix_ms = 0;
+  int64_t memory_bytes = 0, files_bytes = 0;  // pages-*.img; the rest
+  std::vector<std::string> pod_ips;           // the sandbox's addresses at the dump
+  std::string hostname;
+  Json ToJson() const;
+  static Result<DumpResult> FromJson(const Json& json);
+};
+
+// The socket. create: {"op":"create", CreateQuestion} → CreateAnswer. After a restore, or its failure: {"op":"restored", RestoreOutcome}
+// → CreateAnswer, whose action says how a failed one goes on (cold or refuse). No agent: pods with kRestoreAnnotation are refused, others
+// start cold.
+struct CreateQuestion {
+  std::string pod_uid, ns, pod, container, container_id, sandbox_id;
+  bool init = false;  // unknown to the runtime: filled by the agent from the pod
+  Json ToJson() const;
+  static Result<CreateQuestion> FromJson(const Json& json);
+};
+struct CreateAnswer {
+  std::string action;  // restore | cold | refuse | skip (an init container of a restored pod: ends at once with success)
+  std::string reason;  // for cold and refuse
+  std::string dir;     // restore: a checkpoint's folder
+  std::string container;  // restore: folder in it
+  std::string established = "KeepLoopback";
+  bool first = false;  // restore: this is the first container of the pod, so volumes and /dev/shm are put back (under a lock)
+  std::vector<DumpVolume> volumes;  // restore: where each volume of the checkpoint lies now
+  Json ToJson() const;
+  static Result<CreateAnswer> FromJson(const Json& json);
+};
+struct RestoreOutcome {
+  std::string pod_uid, container, container_id;
+  bool ok = false;
+  double seconds = 0;
+  std::string message;
+  Json ToJson() const;
+  static Result<RestoreOutcome> FromJson(const Json& json);
+};
+
+// wait/<pod uid>/state
+struct WaitState {
+  std::string state;  // waiting | fetching | ready | cold | failed
+  std::string message;
+  int64_t bytes = 0, total = 0;
+  Json ToJson() const;
+  static Result<WaitState> FromJson(const Json& json);
+};
+
+}  // namespace holdfast::runtime

@@ -1,0 +1,105 @@
+// The checkpoint store. A checkpoint is a Manifest: a list of files, each a list of segments, which are named by a keyed hash of their
+// content and kept once. LocalStore (one writer process on a volume) and RemoteStore (the client of a holdfast-store server) implement the
+// same interface. All methods are thread-safe unless said otherwise; ids from outside are checked before they touch a path.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace holdfast::storage {
+
+inline constexpr size_t kMaxSegmentBytes = 1 << 20;
+
+// BLAKE3 of the uncompressed bytes, keyed per namespace.
+struct SegmentId {
+  std::array<uint8_t, 32> bytes{};
+  std::string Hex() const;
+  static Result<SegmentId> FromHex(std::string_view hex);
+  auto operator<=>(const SegmentId&) const = default;
+};
+
+enum class Codec : uint8_t { kRaw = 0, kLz4 = 1 };
+
+struct SegmentRef {
+  SegmentId id;
+  uint32_t size = 0;   // uncompressed bytes
+  bool zero = false;   // all zeros: nothing is stored, `id` is empty
+};
+
+struct FileEntry {
+  std::string path;    // relative, '/'-separated, every component a safe name
+  uint64_t size = 0;
+  uint32_t mode = 0600;
+  std::vector<SegmentRef> segments;  // in order; their sizes add up to `size`
+};
+
+struct Manifest {
+  std::string ns, checkpoint, checkpoint_uid;
+  std::string created;        // RFC 3339
+  Json info;                  // the agent's: pod, owner, platform, what a lost Checkpoint object is rebuilt from
+  std::vector<FileEntry> files;
+  uint64_t TotalBytes() const;
+  std::string Serialize() const;                       // canonical; its digest is over these bytes
+  static Result<Manifest> Parse(std::string_view text);  // hostile input: paths, sizes and counts are checked
+};
+
+struct CommitResult {
+  std::string id;       // of the manifest: the session's id
+  std::string digest;   // "blake3:<hex>" of the manifest
+  uint64_t new_bytes = 0;  // stored for this checkpoint alone
+};
+
+enum class SessionState { kUnknown, kOpen, kCommitted, kAborted };
+
+// One checkpoint being written. Segments may arrive in any order and more than once; nothing is visible to readers until Commit returns OK,
+// and then all of it is. Destroying an uncommitted session leaves it open for its id to be opened again. Thread-safe. Every method fails
+// with kFailedPrecondition after Abort, and with kUnavailable when the store is closing.
+class Session {
+ public:
+  virtual ~Session() = default;
+  // For each of `ids`: true when the store lacks it. What this call reports as present stays present until the session ends.
+  virtual Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) = 0;
+  // Re-hashed by the store: kDataLoss when the content is not `id`'s.
+  virtual Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) = 0;
+  // Durable when it returns; idempotent. kInvalidArgument when a segment is missing. kFailedPrecondition after an Abort, also one before a restart.
+  virtual Result<CommitResult> Commit(const Manifest& manifest) = 0;
+  // Durable: no later Commit of this id succeeds. kFailedPrecondition when it was committed already.
+  virtual Status Abort() = 0;
+  virtual const std::array<uint8_t, 32>& hash_key() const = 0;  // of the namespace
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+  // `id`: the checkpoint's uid. Opening an open session again resumes it. kResourceExhausted: full (says how full).
+  virtual Result<std::unique_ptr<Session>> OpenSession(const std::string& id, const std::string& ns) = 0;
+  virtual Result<SessionState> StateOf(const std::string& id) = 0;
+  virtual Result<Manifest> GetManifest(const std::string& id) = 0;
+  // Uncompressed and verified against its id. `manifest` must refer to it.
+  virtual Result<std::string> GetSegment(const std::string& manifest, const SegmentRef& segment) = 0;
+  virtual Status Delete(const std::string& manifest) = 0;  // OK when it is not there
+};
+
+struct Progress {
+  uint64_t bytes = 0, total = 0, sent = 0;  // read, of, given to the store
+};
+
+struct IngestOptions {
+  std::function<void(const Progress&)> progress;  // now and then
+  std::stop_token stop;
+  int threads = 2;
+  size_t memory_bytes = 64 << 20;
+};
+// Reads every regular file under `dir`, gives the store what it lacks, and returns the manifest's files. Does not commit.
+Result<std::vector<FileEntry>> Ingest(const std::string& dir, Session& session, const IngestOptions& options);
+// Writes the manifest's files under `dir` (created, 0700), every byte verified. Resumes over files that are complete.
+Status Fetch(Store& store, const std::string& manifest_id, const std::string& dir, const IngestOptions& options);
+
+}  // namespace holdfast::storage
