@@ -6,13 +6,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 cgroups() { find /sys/fs/cgroup -depth -type d -path "*/$HF_BRIDGE-node*" 2>/dev/null; }
-# gone PID SECONDS
-gone() { local end=$((SECONDS + $2)); while kill -0 "$1" 2>/dev/null; do [ "$SECONDS" -lt "$end" ] || return 1; sleep 0.02; done; }
+# gone PID SECONDS: a zombie is gone: it waits for whoever adopted it, and holds nothing.
+gone() {
+  local end=$((SECONDS + $2))
+  while grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status"; do
+    [ "$SECONDS" -lt "$end" ] || return 1
+    sleep 0.02
+  done
+}
 
+control=()
 for component in coredns scheduler controller-manager apiserver etcd; do
   pid=$(cat "$HF_RUN/$component.pid" 2>/dev/null) || continue
   # The pid may be someone else's by now: only a process with our command line is ours.
-  if tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^$HF_BIN/"; then kill -9 "$pid"; gone "$pid" 10; fi
+  if tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^$HF_BIN/"; then kill -9 "$pid" && control+=("$pid"); fi
 done
 # All of a node's own processes stand in its network namespace; its first process takes the pods' with it (they share its pid
 # namespace). Frozen containers die only when thawed.
@@ -26,6 +33,7 @@ for n in $(seq "$HF_NODES"); do
   ip netns del "$HF_BRIDGE-node$n" 2>/dev/null
   ip link del "$HF_BRIDGE-$n" 2>/dev/null
 done
+for pid in "${control[@]}"; do gone "$pid" 10 || say "down.sh: process $pid does not end" >&2; done
 ip link del "$HF_BRIDGE" 2>/dev/null   # its routes go with it
 for _ in $(seq 50); do
   cgroups | xargs -r rmdir 2>/dev/null

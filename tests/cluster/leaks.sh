@@ -13,6 +13,7 @@ left=$(
   for p in /proc/[0-9]*; do
     pid=${p#/proc/}
     [ "$pid" = $$ ] && continue
+    grep -qs '^State:[[:space:]]*Z' "$p/status" && continue   # a zombie holds nothing; it waits for whoever adopted it
     if tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -qF "$HF_RUN/" || grep -qs "/$HF_BRIDGE-node" "$p/cgroup" ||
       [[ $(readlink "$p/root" 2>/dev/null) == "$HF_RUN"/* ]]; then
       echo "process: $pid $(tr '\0' ' ' 2>/dev/null <"$p/cmdline" | cut -c1-100)"
