@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
 . "$here/lib.sh"
-old=$("$here/on" "$1" cat "/run/node/$2.pid")
-"$here/on" "$1" kill "-${3:-TERM}" "$old"
-back() { [ "$("$here/on" "$1" cat "/run/node/$2.pid")" != "$old" ]; }
+old=$("$here/node-exec" "$1" cat "/run/node/$2.pid")
+"$here/node-exec" "$1" kill "-${3:-TERM}" "$old"
+back() { [ "$("$here/node-exec" "$1" cat "/run/node/$2.pid")" != "$old" ]; }
 wait_for "$2 on $1" 30 "$HF_RUN/$1/log/$2.log" back "$1" "$2"
