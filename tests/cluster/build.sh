@@ -60,17 +60,20 @@ go_step containerd "$HF_BIN/containerd-2.4/containerd" "$HF_BIN/containerd-2.4" 
 prlimit_shim() { gcc -O2 -Wall -Wextra -shared -fPIC -o "$HF_STATE/prlimit-shim.so" "$here/prlimit-shim.c"; }
 made prlimit-shim "$HF_STATE/prlimit-shim.so" "$here/prlimit-shim.c" || build prlimit-shim prlimit_shim
 
-# Images of one static program each: name, source, compiler. They lie in $HF_STATE/images, which every node imports when it starts.
-program_image() { # NAME REFERENCE COMPILER SOURCE
-  local dir
+# Images of one static program each. They lie in $HF_STATE/images, which every node imports when it starts.
+program_image() { # NAME REFERENCE COMMAND...: COMMAND PROGRAM makes the program
+  local name=$1 reference=$2 dir; shift 2
   dir=$(mktemp -d)
-  "$3" -O2 -Wall -Wextra -static -pthread -o "$dir/$1" "$4" && strip "$dir/$1"
-  python3 "$here/image.py" --entrypoint "/$1" "$HF_STATE/images/$1.tar" "$2" "$dir"
+  "$@" "$dir/$name"
+  python3 "$here/image.py" --entrypoint "/$name" "$HF_STATE/images/$name.tar" "$reference" "$dir"
   rm -r "$dir"
 }
-program_step() { made "$1" "$HF_STATE/images/$1.tar" "$4" "$here/image.py" "$2" || build "$1" program_image "$@"; }
-program_step pause registry.k8s.io/pause:3.10 gcc "$here/pause.c"
+reference=registry.k8s.io/pause:3.10
+made pause "$HF_STATE/images/pause.tar" "$here/image.py" "$here/pause.c" "$reference" ||
+  build pause program_image pause "$reference" gcc -O2 -Wall -Wextra -static "$here/pause.c" -o
 for example in counter witness; do
-  program_step "$example" "ghcr.io/holdfast/example-$example:0.1.0" "$root/examples/build.sh" "$root/examples/$example"
+  reference=ghcr.io/holdfast/example-$example:0.1.0
+  made "$example" "$HF_STATE/images/$example.tar" "$here/image.py" "$root/examples/build.sh" "$root"/examples/{counter,witness}/* "$reference" ||
+    build "$example" program_image "$example" "$reference" "$root/examples/build.sh" "$example"
 done
 say "local cluster: everything is built ($HF_STATE)"
