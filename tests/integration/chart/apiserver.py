@@ -55,7 +55,9 @@ class ApiServer:
                   f"--secure-port={port}", "--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
                   "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
                   "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.96.0.0/16",
-                  "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
+                  "--authorization-mode=Node,RBAC", "--allow-privileged=true",
+                  # Webhooks are called at endpoint addresses: without endpoints they fail at once, and nothing is sent beyond loopback.
+                  "--enable-aggregator-routing=true", "--endpoint-reconciler-type=none",
                   # Without controllers no namespace gets its default service account, which this plugin waits for.
                   "--disable-admission-plugins=ServiceAccount")
         self._wait_ready()
