@@ -78,7 +78,7 @@ def wait(what, condition, limit=60.0, every=0.1):
 
 def on_node(node, *command, check=True, timeout=60):
     """Runs a command inside a node: its mount and network namespaces."""
-    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout)
+    return run(CLUSTER / "on", node, *command, check=check, timeout=timeout)
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------------
