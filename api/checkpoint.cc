@@ -181,6 +181,16 @@ Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms) {
 
 Json ProgressJson(int64_t bytes, int64_t total) { return {{"bytes", bytes}, {"total", total}}; }
 
+Json SummaryJson(int64_t size_bytes, int64_t stored_bytes) {
+  auto text = [](int64_t bytes) -> std::string {
+    if (bytes < (1 << 10)) return std::to_string(bytes);
+    if (bytes < (10 << 20)) return std::to_string(bytes >> 10) + "Ki";
+    if (bytes < (10LL << 30)) return std::to_string(bytes >> 20) + "Mi";
+    return std::to_string(bytes >> 30) + "Gi";
+  };
+  return {{"size", text(size_bytes)}, {"stored", text(stored_bytes)}};
+}
+
 Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now) {
   Condition ready{"Ready", phase == Phase::kReady ? "True" : "False", reason, message, FormatTime(now), previous.meta.generation};
   Json conditions = Json::array();

@@ -103,6 +103,8 @@ Json ToJson(const CheckpointContainer& container);
 Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes);
 Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms);
 Json ProgressJson(int64_t bytes, int64_t total);
+// `status.summary`: size for people, as kubectl's columns print it ("312Mi").
+Json SummaryJson(int64_t size_bytes, int64_t stored_bytes);
 // {"status": {"phase": …, "conditions": [Ready with `reason` and `message`]}}: how every writer moves the phase. `previous` keeps the
 // condition's transition time when its status does not change.
 Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now);
