@@ -22,10 +22,10 @@ struct AdmissionRequest {
 
 struct AdmissionResponse {
   bool allowed = true;
-  int code = 0;           // when not allowed: HTTP status, e.g. 429
-  std::string reason;     // metav1.StatusReason, e.g. TooManyRequests
+  int code = 0;        // when not allowed: HTTP status, e.g. 429
+  std::string reason;  // metav1.StatusReason, e.g. TooManyRequests
   std::string message;
-  Json patch;             // JSON patch; null: none
+  Json patch;  // JSON patch; null: none
   std::vector<std::string> warnings;
 };
 
@@ -38,8 +38,8 @@ class AdmissionServer {
   void Handle(const std::string& path, Handler handler);  // a handler that throws: allowed, with a logged error (fail open)
   void Serve(const std::string& path, Page page);
   Status SetCertificate(const std::string& cert_chain_pem, const std::string& key_pem);  // before or while running
-  Status Start(const std::string& address, int port);  // needs a certificate; port 0: any
-  Status StartPlain(const std::string& address, int port);  // pages only, without TLS
+  Status Start(const std::string& address, int port);                                    // needs a certificate; port 0: any
+  Status StartPlain(const std::string& address, int port);                               // pages only, without TLS
   int port() const;
   void Stop();
 

@@ -1,9 +1,10 @@
 // A Kubernetes client: verbs on resources, JSON in and out, errors as Status. Thread-safe. A 409 is kConflict (or kAlreadyExists when
 // reason says so), 404 kNotFound, 410 kGone, 403 kPermissionDenied, 401 kUnauthenticated, 422 and 400 kInvalidArgument, 429
 // kResourceExhausted, 5xx kUnavailable; the message is the server's. GETs are retried on network failure within the request's deadline;
-// 429 with Retry-After is honoured for every verb; nothing else is retried.
+// 429 with Retry-After is honoured for every verb but Evict; nothing else is retried.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -39,6 +40,17 @@ struct ListOptions {
   std::string label_selector, field_selector;
 };
 
+struct PageOptions {
+  int limit = 500;  // 0: everything in one answer
+  std::string continue_token;
+};
+
+struct ListPage {
+  std::vector<Json> items;
+  std::string resource_version;
+  std::string continue_token;  // empty: this was the last page
+};
+
 class Client {
  public:
   Client(std::shared_ptr<Transport> transport, Clock& clock = Clock::Real());
@@ -46,10 +58,16 @@ class Client {
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name, const CallOptions& options = {});
   // All pages (500 each), items only.
   Result<std::vector<Json>> List(const Resource& resource, const ListOptions& list, const CallOptions& options = {});
+  // The same page by page, without holding them all. `on_restart`: forget the pages so far, the list starts over.
+  Status ListPages(const Resource& resource, const ListOptions& list, const std::function<void(const ListPage&)>& on_page,
+                   const std::function<void()>& on_restart, const CallOptions& options = {});
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object, const CallOptions& options = {});
-  Result<Json> Update(const Resource& resource, const std::string& ns, const std::string& name, const Json& object, const CallOptions& options = {});
-  Result<Json> Patch(const Resource& resource, const std::string& ns, const std::string& name, PatchType type, const Json& patch, const CallOptions& options = {});
-  Status Delete(const Resource& resource, const std::string& ns, const std::string& name, const DeleteOptions& del = {}, const CallOptions& options = {});
+  Result<Json> Update(const Resource& resource, const std::string& ns, const std::string& name, const Json& object,
+                      const CallOptions& options = {});
+  Result<Json> Patch(const Resource& resource, const std::string& ns, const std::string& name, PatchType type, const Json& patch,
+                     const CallOptions& options = {});
+  Status Delete(const Resource& resource, const std::string& ns, const std::string& name, const DeleteOptions& del = {},
+                const CallOptions& options = {});
   // policy/v1 Eviction. kResourceExhausted: refused for now by a PodDisruptionBudget or a webhook.
   Status Evict(const std::string& ns, const std::string& pod, const DeleteOptions& del, const CallOptions& options = {});
   // Any path: for /readyz, discovery and the like.
@@ -65,6 +83,8 @@ class Client {
   Clock& clock() { return clock_; }
 
  private:
+  Result<ListPage> Page(const Resource& resource, const ListOptions& list, const PageOptions& page, const CallOptions& options);
+
   std::shared_ptr<Transport> transport_;
   Clock& clock_;
 };

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "kube/queue.h"
 #include "base/status.h"
+#include "kube/queue.h"
 
 namespace holdfast::kube {
 

@@ -30,9 +30,9 @@ struct Container {
 
 struct Volume {
   std::string name;
-  std::string type;  // key of the volume source: "emptyDir", "persistentVolumeClaim", "projected", …
-  std::string medium;       // emptyDir
-  std::string claim_name;   // persistentVolumeClaim
+  std::string type;        // key of the volume source: "emptyDir", "persistentVolumeClaim", "projected", …
+  std::string medium;      // emptyDir
+  std::string claim_name;  // persistentVolumeClaim
 };
 
 struct Pod {
@@ -72,16 +72,28 @@ struct Workload {
   ObjectMeta meta;
   int64_t replicas = 1, ready_replicas = 0;
   std::map<std::string, std::string> template_annotations, template_labels;
-  std::string revision;  // StatefulSet: status.updateRevision
-  int64_t backoff_limit = 6;              // Job
-  bool ignores_disruption_target = false;  // Job: its podFailurePolicy ignores DisruptionTarget
+  std::string revision;                      // StatefulSet: status.updateRevision
+  int64_t backoff_limit = 6;                 // Job
+  bool ignores_disruption_target = false;    // Job: its podFailurePolicy ignores DisruptionTarget
   bool suspended = false, finished = false;  // Job
   static Workload Read(const Json& object);
 };
-struct ReplicaSet : Workload { static const Resource kResource; static ReplicaSet FromJson(const Json& object); };
-struct Deployment : Workload { static const Resource kResource; static Deployment FromJson(const Json& object); };
-struct StatefulSet : Workload { static const Resource kResource; static StatefulSet FromJson(const Json& object); };
-struct Job : Workload { static const Resource kResource; static Job FromJson(const Json& object); };
+struct ReplicaSet : Workload {
+  static const Resource kResource;
+  static ReplicaSet FromJson(const Json& object);
+};
+struct Deployment : Workload {
+  static const Resource kResource;
+  static Deployment FromJson(const Json& object);
+};
+struct StatefulSet : Workload {
+  static const Resource kResource;
+  static StatefulSet FromJson(const Json& object);
+};
+struct Job : Workload {
+  static const Resource kResource;
+  static Job FromJson(const Json& object);
+};
 
 struct Secret {
   static const Resource kResource;

@@ -1,5 +1,5 @@
-// The work queue of a controller: a key waits in it once however often it is added, is never given to two workers at a time, and a key added
-// while it is being worked on comes again afterwards. Thread-safe.
+// The work queue of a controller: a key waits in it once however often it is added, is never given to two workers at a time, and a key
+// added while it is being worked on comes again afterwards. Thread-safe.
 #pragma once
 
 #include <memory>

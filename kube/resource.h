@@ -3,11 +3,19 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 
 namespace holdfast::kube {
+
+// Percent-encodes everything but unreserved characters (RFC 3986), for one path component or query value.
+std::string UrlEscape(std::string_view text);
+
+// Whether resource version `a` is older than `b`. Both are decimal numbers that grow with every write to the resource (KEP-5504); false
+// when one of them is not.
+bool IsOlderVersion(std::string_view a, std::string_view b);
 
 struct Resource {
   std::string group;    // "" for core
@@ -36,7 +44,7 @@ struct ObjectMeta {
 
   static ObjectMeta FromJson(const Json& object);  // `object` has a "metadata"
   std::string Key() const { return ns.empty() ? name : ns + "/" + name; }
-  const OwnerReference* Controller() const;  // the owner with controller: true, or nullptr
+  const OwnerReference* Controller() const;              // the owner with controller: true, or nullptr
   std::string Annotation(const std::string& key) const;  // "" when absent
   bool terminating() const { return !deletion_timestamp.empty(); }
 };

@@ -1,0 +1,183 @@
+#include "kube/client.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "kube/api_error.h"
+
+namespace holdfast::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kPageSize = 500;
+constexpr int kMaxTries = 10;
+constexpr size_t kMaxUnpagedListBytes = size_t{512} << 20;
+
+std::string Query(std::vector<std::pair<std::string, std::string>> parameters) {
+  std::string query;
+  for (const auto& [name, value] : parameters) {
+    if (value.empty()) continue;
+    query += query.empty() ? "?" : "&";
+    query += name + "=" + UrlEscape(value);
+  }
+  return query;
+}
+
+std::string WriteQuery(const CallOptions& options, bool apply = false) {
+  return Query(
+      {{"fieldManager", options.field_manager}, {"force", apply && options.force ? "true" : ""}, {"dryRun", options.dry_run ? "All" : ""}});
+}
+
+Json DeleteBody(const DeleteOptions& del) {
+  Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (!del.preconditions.uid.empty()) body["preconditions"]["uid"] = del.preconditions.uid;
+  if (!del.preconditions.resource_version.empty()) body["preconditions"]["resourceVersion"] = del.preconditions.resource_version;
+  if (del.grace_period_seconds) body["gracePeriodSeconds"] = *del.grace_period_seconds;
+  if (!del.propagation_policy.empty()) body["propagationPolicy"] = del.propagation_policy;
+  return body;
+}
+
+HttpRequest WithBody(std::string method, std::string path, const Json& body, std::string content_type = "application/json") {
+  HttpRequest request;
+  request.method = std::move(method);
+  request.path = std::move(path);
+  request.headers["content-type"] = std::move(content_type);
+  request.body = DumpJson(body);
+  return request;
+}
+
+// Sends until there is an answer to hand on, within options.timeout from now on.
+Result<HttpResponse> SendWithRetries(Transport& transport, Clock& clock, HttpRequest request, const CallOptions& options,
+                                     bool honour_retry_after) {
+  request.headers.try_emplace("accept", "application/json");
+  const MonoTime deadline = clock.Mono() + options.timeout;
+  Duration pause = milliseconds(100);
+  for (int tries = 1;; ++tries) {
+    request.timeout = std::max<Duration>(deadline - clock.Mono(), milliseconds(1));
+    Result<HttpResponse> response = transport.Send(request, options.stop);
+    Duration wait{0};
+    if (response.ok()) {
+      std::optional<Duration> after = RetryAfter(*response);
+      if (response->status != 429 || !after || !honour_retry_after) return response;
+      wait = std::max<Duration>(*after, milliseconds(100));
+    } else {
+      if (response.status().code() != Code::kUnavailable || request.method != "GET") return response;
+      wait = pause;
+      pause = std::min<Duration>(pause * 2, seconds(2));
+    }
+    if (tries == kMaxTries || clock.Mono() + wait >= deadline) return response;
+    if (!clock.Sleep(wait, options.stop)) return Status(Code::kCancelled, request.method + " " + request.path + ": cancelled");
+  }
+}
+
+Result<Json> Call(Transport& transport, Clock& clock, HttpRequest request, const CallOptions& options, bool honour_retry_after = true) {
+  const std::string what = request.method + " " + request.path.substr(0, request.path.find('?'));
+  Result<HttpResponse> response = SendWithRetries(transport, clock, std::move(request), options, honour_retry_after);
+  if (!response.ok()) return response.status();
+  if (response->status < 200 || response->status > 299) return ApiError(*response, what);
+  auto type = response->headers.find("content-type");
+  // /readyz, /version and friends may answer in plain text.
+  if (response->body.empty() || (type != response->headers.end() && type->second.starts_with("text/"))) return Json(response->body);
+  Result<Json> json = ParseJson(response->body);
+  if (!json.ok()) return Status(Code::kUnavailable, what + ": the server answered " + json.status().message());
+  return json;
+}
+
+}  // namespace
+
+Client::Client(std::shared_ptr<Transport> transport, Clock& clock) : transport_(std::move(transport)), clock_(clock) {}
+
+Result<Json> Client::Get(const Resource& resource, const std::string& ns, const std::string& name, const CallOptions& options) {
+  HttpRequest request;
+  request.path = resource.Path(ns, name, options.subresource);
+  return Call(*transport_, clock_, std::move(request), options);
+}
+
+Result<ListPage> Client::Page(const Resource& resource, const ListOptions& list, const PageOptions& page, const CallOptions& options) {
+  HttpRequest request;
+  request.path = resource.Path(list.ns) + Query({{"labelSelector", list.label_selector},
+                                                 {"fieldSelector", list.field_selector},
+                                                 {"limit", page.limit > 0 ? std::to_string(page.limit) : ""},
+                                                 {"continue", page.continue_token}});
+  if (page.limit == 0) request.max_body_bytes = kMaxUnpagedListBytes;
+  HF_ASSIGN_OR_RETURN(Json answer, Call(*transport_, clock_, std::move(request), options));
+  ListPage out;
+  out.resource_version = GetString(answer, {"metadata", "resourceVersion"});
+  out.continue_token = GetString(answer, {"metadata", "continue"});
+  if (Json* items = const_cast<Json*>(Find(answer, {"items"})); items != nullptr && items->is_array()) {
+    out.items = std::move(items->get_ref<Json::array_t&>());
+  }
+  return out;
+}
+
+Status Client::ListPages(const Resource& resource, const ListOptions& list, const std::function<void(const ListPage&)>& on_page,
+                         const std::function<void()>& on_restart, const CallOptions& options) {
+  PageOptions page{.limit = kPageSize, .continue_token = ""};
+  for (bool restarted = false;;) {
+    Result<ListPage> got = Page(resource, list, page, options);
+    // A continue token outlives its snapshot only for some minutes. One list without pages cannot run into that again.
+    if (!got.ok() && got.status().code() == Code::kGone && !page.continue_token.empty() && !restarted) {
+      restarted = true;
+      page = {.limit = 0, .continue_token = ""};
+      on_restart();
+      continue;
+    }
+    if (!got.ok()) return got.status();
+    on_page(*got);
+    if (got->continue_token.empty()) return Status::Ok();
+    page.continue_token = got->continue_token;
+  }
+}
+
+Result<std::vector<Json>> Client::List(const Resource& resource, const ListOptions& list, const CallOptions& options) {
+  std::vector<Json> items;
+  Status status = ListPages(
+      resource, list, [&](const ListPage& page) { items.insert(items.end(), page.items.begin(), page.items.end()); },
+      [&] { items.clear(); }, options);
+  if (!status.ok()) return status;
+  return items;
+}
+
+Result<Json> Client::Create(const Resource& resource, const std::string& ns, const Json& object, const CallOptions& options) {
+  std::string name = options.subresource.empty() ? "" : GetString(object, {"metadata", "name"});
+  return Call(*transport_, clock_, WithBody("POST", resource.Path(ns, name, options.subresource) + WriteQuery(options), object), options);
+}
+
+Result<Json> Client::Update(const Resource& resource, const std::string& ns, const std::string& name, const Json& object,
+                            const CallOptions& options) {
+  return Call(*transport_, clock_, WithBody("PUT", resource.Path(ns, name, options.subresource) + WriteQuery(options), object), options);
+}
+
+Result<Json> Client::Patch(const Resource& resource, const std::string& ns, const std::string& name, PatchType type, const Json& patch,
+                           const CallOptions& options) {
+  bool apply = type == PatchType::kApply;
+  if (apply && options.field_manager.empty()) {
+    return Status(Code::kInvalidArgument, "server-side apply of " + resource.plural + " " + name + " needs a field_manager");
+  }
+  const char* content_type = apply                      ? "application/apply-patch+yaml"
+                             : type == PatchType::kJson ? "application/json-patch+json"
+                                                        : "application/merge-patch+json";
+  std::string path = resource.Path(ns, name, options.subresource) + WriteQuery(options, apply);
+  return Call(*transport_, clock_, WithBody("PATCH", std::move(path), patch, content_type), options);
+}
+
+Status Client::Delete(const Resource& resource, const std::string& ns, const std::string& name, const DeleteOptions& del,
+                      const CallOptions& options) {
+  std::string path = resource.Path(ns, name, options.subresource) + Query({{"dryRun", options.dry_run ? "All" : ""}});
+  return Call(*transport_, clock_, WithBody("DELETE", std::move(path), DeleteBody(del)), options).status();
+}
+
+Status Client::Evict(const std::string& ns, const std::string& pod, const DeleteOptions& del, const CallOptions& options) {
+  static const Resource kPods{"", "v1", "pods", "Pod", true};
+  Json body = {{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}, {"namespace", ns}}}};
+  body["deleteOptions"] = DeleteBody(del);
+  std::string path = kPods.Path(ns, pod, "eviction") + Query({{"dryRun", options.dry_run ? "All" : ""}});
+  // Whoever evicts decides when to try again: meanwhile a pod may have to be thawed.
+  return Call(*transport_, clock_, WithBody("POST", std::move(path), body), options, /*honour_retry_after=*/false).status();
+}
+
+Result<Json> Client::Raw(const HttpRequest& request, const CallOptions& options) { return Call(*transport_, clock_, request, options); }
+
+}  // namespace holdfast::kube

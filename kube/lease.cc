@@ -1,0 +1,212 @@
+// After client-go's leaderelection.go. Two places are stricter: a candidate that finds the lease deleted waits until the holder that it saw
+// last can no longer think that it leads, and a process that finds its own identity in the lease when it starts counts a transition, so
+// that the fence of its former life is older.
+#include "kube/lease.h"
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "base/log.h"
+#include "base/time_format.h"
+#include "kube/objects.h"
+
+namespace holdfast::kube {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Duration kReleaseTimeout = seconds(2);
+constexpr double kAcquireJitter = 1.2;  // candidates try every renew_every × [1, 2.2), so that they do not march in step
+
+// Leading is only safe when a holder gives up (renew_deadline) before others may take over (lease_duration).
+LeaseOptions Checked(LeaseOptions options) {
+  if (options.lease_duration < seconds(1)) options.lease_duration = seconds(1);  // the lease counts whole seconds
+  if (options.renew_deadline >= options.lease_duration || options.renew_every * 12 / 10 >= options.renew_deadline) {
+    LogError("lease times must be lease_duration > renew_deadline > 1.2 × renew_every; using 15:10:2 of lease_duration",
+             {{"lease", options.name}});
+    options.renew_deadline = options.lease_duration * 2 / 3;
+    options.renew_every = options.lease_duration * 2 / 15;
+  }
+  return options;
+}
+
+}  // namespace
+
+struct LeaderElector::Impl {
+  Client& client;
+  const LeaseOptions options;
+  const std::function<void(int64_t)> on_start;
+  const std::function<void()> on_stop;
+  Clock& clock = client.clock();
+  std::mt19937_64 random{std::random_device()()};
+
+  // What we saw last, and when it last changed, by our own clock.
+  Json observed{};
+  MonoTime observed_at{};
+  bool held = false;  // `observed` is what we wrote as leader
+  int64_t transitions = 0;
+
+  std::atomic<bool> leading{false};
+  std::atomic<int64_t> leads_until{0};  // MonoTime ticks
+  std::jthread thread{};
+
+  void Run(const std::stop_token& stop);
+  void Lead(const std::stop_token& stop, MonoTime acquired);
+  bool AcquireOrRenew(const std::stop_token& stop, MonoTime deadline);
+  bool Write(const Json& lease, bool create, MonoTime start, const CallOptions& call);
+  void Release();
+  Json Record(Json lease, const std::string& holder, Duration duration, int64_t transition) const;
+
+  void Observe(Json lease, MonoTime when) {
+    if (GetObject(lease, {"spec"}) != GetObject(observed, {"spec"})) observed_at = when;
+    observed = std::move(lease);
+  }
+  std::string Holder() const { return GetString(observed, {"spec", "holderIdentity"}); }
+  bool HolderMayLead(MonoTime now) const {
+    if (Holder().empty()) return false;
+    int64_t whole = std::clamp<int64_t>(GetInt(observed, {"spec", "leaseDurationSeconds"}), 0, 3600);
+    Duration duration = whole > 0 ? Duration(seconds(whole)) : options.lease_duration;
+    return observed_at + duration > now;
+  }
+  // An API server that hangs must not take more than one try's share of the time.
+  CallOptions Call(const std::stop_token& stop, MonoTime deadline) const {
+    CallOptions call;
+    call.timeout = std::clamp<Duration>(deadline - clock.Mono(), std::chrono::milliseconds(1), options.renew_deadline);
+    call.stop = stop;
+    return call;
+  }
+};
+
+Json LeaderElector::Impl::Record(Json lease, const std::string& holder, Duration duration, int64_t transition) const {
+  Json& spec = lease["spec"];
+  const std::string now = FormatMicroTime(clock.Wall());
+  spec["holderIdentity"] = holder;
+  spec["leaseDurationSeconds"] = std::chrono::duration_cast<seconds>(duration).count();
+  spec["renewTime"] = now;
+  if (!held || !spec.contains("acquireTime")) spec["acquireTime"] = now;
+  spec["leaseTransitions"] = transition;
+  return lease;
+}
+
+bool LeaderElector::Impl::Write(const Json& lease, bool create, MonoTime start, const CallOptions& call) {
+  Result<Json> written =
+      create ? client.Create(kLeases, options.ns, lease, call) : client.Update(kLeases, options.ns, options.name, lease, call);
+  if (!written.ok()) {
+    if (written.status().code() != Code::kConflict && written.status().code() != Code::kAlreadyExists && !call.stop.stop_requested()) {
+      LogWarning("cannot write the lease", {{"lease", options.ns + "/" + options.name}, {"error", written.status().ToString()}});
+    }
+    return false;
+  }
+  transitions = GetInt(*written, {"spec", "leaseTransitions"});
+  observed = std::move(*written);
+  observed_at = start;  // others saw our write later than this
+  held = true;
+  return true;
+}
+
+// One try. False also when somebody else holds the lease; `held` says whether we may go on thinking that it is ours.
+bool LeaderElector::Impl::AcquireOrRenew(const std::stop_token& stop, MonoTime deadline) {
+  MonoTime start = clock.Mono();
+  if (held && HolderMayLead(start) &&
+      Write(Record(observed, options.identity, options.lease_duration, transitions), false, start, Call(stop, deadline))) {
+    return true;
+  }
+  CallOptions call = Call(stop, deadline);
+  Result<Json> got = client.Get(kLeases, options.ns, options.name, call);
+  start = clock.Mono();
+  if (!got.ok() && got.status().code() != Code::kNotFound) {
+    if (!stop.stop_requested()) {
+      LogWarning("cannot read the lease", {{"lease", options.ns + "/" + options.name}, {"error", got.status().ToString()}});
+    }
+    return false;
+  }
+  if (got.ok()) {
+    Observe(std::move(*got), start);
+    if (Holder() != options.identity) held = false;
+    if (!held && HolderMayLead(start) && Holder() != options.identity) return false;
+    int64_t seen = GetInt(observed, {"spec", "leaseTransitions"});
+    return Write(Record(observed, options.identity, options.lease_duration, held ? seen : seen + 1), false, start, Call(stop, deadline));
+  }
+  if (!held && Holder() != options.identity && HolderMayLead(start)) return false;  // deleted under a holder that does not know yet
+  Json lease = {
+      {"apiVersion", kLeases.ApiVersion()}, {"kind", kLeases.kind}, {"metadata", {{"name", options.name}, {"namespace", options.ns}}}};
+  int64_t next = observed.is_null() ? 0 : held ? transitions : GetInt(observed, {"spec", "leaseTransitions"}) + 1;
+  return Write(Record(std::move(lease), options.identity, options.lease_duration, next), true, start, Call(stop, deadline));
+}
+
+void LeaderElector::Impl::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    MonoTime start = clock.Mono();
+    if (AcquireOrRenew(stop, start + options.renew_deadline)) {
+      Lead(stop, start);
+      continue;
+    }
+    std::uniform_real_distribution<double> jitter(1.0, 1.0 + kAcquireJitter);
+    clock.Sleep(Duration(static_cast<int64_t>(static_cast<double>(options.renew_every.count()) * jitter(random))), stop);
+  }
+}
+
+// From the acquisition at `acquired` until leadership is lost or given back.
+void LeaderElector::Impl::Lead(const std::stop_token& stop, MonoTime acquired) {
+  MonoTime until = acquired + options.renew_deadline;
+  leads_until = until.time_since_epoch().count();
+  leading = true;
+  LogInfo("leading", {{"lease", options.ns + "/" + options.name}, {"identity", options.identity}, {"transitions", transitions}});
+  if (on_start) on_start(transitions);
+  while (!stop.stop_requested()) {
+    clock.Sleep(std::min<Duration>(options.renew_every, std::max<Duration>(until - clock.Mono(), Duration(0))), stop);
+    MonoTime start = clock.Mono();
+    if (stop.stop_requested() || start >= until) break;
+    if (AcquireOrRenew(stop, until)) {
+      until = start + options.renew_deadline;
+      leads_until = until.time_since_epoch().count();
+    } else if (!held) {
+      break;  // somebody else is in the lease
+    }
+  }
+  leading = false;
+  LogInfo("no longer leading", {{"lease", options.ns + "/" + options.name}, {"identity", options.identity}, {"holder", Holder()}});
+  if (on_stop) on_stop();
+  if (stop.stop_requested() && held && options.release_on_stop) Release();
+  held = false;
+}
+
+// Lets others take over at once. Only after on_stop: nothing that the lease guards may still run.
+void LeaderElector::Impl::Release() {
+  MonoTime deadline = clock.Mono() + kReleaseTimeout;
+  while (clock.Mono() < deadline) {
+    if (Holder() != options.identity) return;
+    Result<Json> written =
+        client.Update(kLeases, options.ns, options.name, Record(observed, "", seconds(1), transitions), Call({}, deadline));
+    if (written.ok()) return;
+    if (written.status().code() != Code::kConflict) {
+      LogWarning("cannot release the lease; it expires by itself",
+                 {{"lease", options.ns + "/" + options.name}, {"error", written.status().ToString()}});
+      return;
+    }
+    Result<Json> got = client.Get(kLeases, options.ns, options.name, Call({}, deadline));
+    if (!got.ok()) return;
+    observed = std::move(*got);
+  }
+}
+
+LeaderElector::LeaderElector(Client& client, LeaseOptions options, std::function<void(int64_t)> on_start, std::function<void()> on_stop)
+    : impl_(new Impl{
+          .client = client, .options = Checked(std::move(options)), .on_start = std::move(on_start), .on_stop = std::move(on_stop)}) {}
+
+LeaderElector::~LeaderElector() { Stop(); }
+
+void LeaderElector::Start() {
+  impl_->thread = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
+}
+
+void LeaderElector::Stop() {
+  if (!impl_->thread.joinable()) return;
+  impl_->thread.request_stop();
+  impl_->thread.join();
+}
+
+bool LeaderElector::leading() const { return impl_->leading && impl_->clock.Mono().time_since_epoch().count() < impl_->leads_until; }
+
+}  // namespace holdfast::kube

@@ -1,0 +1,210 @@
+#include "kube/objects.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kube/base64.h"
+
+namespace holdfast::kube {
+namespace {
+
+std::map<std::string, std::string> ReadStrings(const Json& object) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_string()) out[key] = value.get<std::string>();
+  }
+  return out;
+}
+
+// Quantities may be written as numbers in JSON: `cpu: 2`.
+std::map<std::string, std::string> ReadQuantities(const Json& object) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_string()) out[key] = value.get<std::string>();
+    if (value.is_number()) out[key] = value.dump();
+  }
+  return out;
+}
+
+int32_t GetInt32(const Json& json, JsonPath path, int32_t otherwise = 0) {
+  int64_t value = GetInt(json, path, otherwise);
+  return static_cast<int32_t>(std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
+}
+
+// Whether status.conditions has `type` with status True.
+bool HasCondition(const Json& object, std::string_view type) {
+  for (const Json& condition : GetArray(object, {"status", "conditions"})) {
+    if (GetString(condition, {"type"}) == type) return GetString(condition, {"status"}) == "True";
+  }
+  return false;
+}
+
+Container ReadContainer(const Json& json) {
+  Container container;
+  container.name = GetString(json, {"name"});
+  container.image = GetString(json, {"image"});
+  container.limits = ReadQuantities(GetObject(json, {"resources", "limits"}));
+  container.requests = ReadQuantities(GetObject(json, {"resources", "requests"}));
+  for (const Json& mount : GetArray(json, {"volumeMounts"})) {
+    container.mounts.push_back({GetString(mount, {"name"}), GetString(mount, {"mountPath"}), GetBool(mount, {"readOnly"})});
+  }
+  container.has_pre_stop = Find(json, {"lifecycle", "preStop"}) != nullptr;
+  container.restart_always = GetString(json, {"restartPolicy"}) == "Always";
+  return container;
+}
+
+std::vector<Container> ReadContainers(const Json& array) {
+  std::vector<Container> out;
+  for (const Json& json : array) out.push_back(ReadContainer(json));
+  return out;
+}
+
+std::vector<ContainerStatus> ReadContainerStatuses(const Json& array) {
+  std::vector<ContainerStatus> out;
+  for (const Json& json : array) {
+    ContainerStatus status;
+    status.name = GetString(json, {"name"});
+    status.container_id = GetString(json, {"containerID"});
+    status.image = GetString(json, {"image"});
+    status.image_id = GetString(json, {"imageID"});
+    status.ready = GetBool(json, {"ready"});
+    status.restart_count = GetInt32(json, {"restartCount"});
+    status.running = Find(json, {"state", "running"}) != nullptr;
+    status.terminated = Find(json, {"state", "terminated"}) != nullptr;
+    status.exit_code = GetInt32(json, {"state", "terminated", "exitCode"});
+    status.reason =
+        status.terminated ? GetString(json, {"state", "terminated", "reason"}) : GetString(json, {"state", "waiting", "reason"});
+    out.push_back(std::move(status));
+  }
+  return out;
+}
+
+Volume ReadVolume(const Json& json) {
+  Volume volume;
+  volume.name = GetString(json, {"name"});
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      if (key != "name" && value.is_object()) volume.type = key;
+    }
+  }
+  volume.medium = GetString(json, {"emptyDir", "medium"});
+  volume.claim_name = GetString(json, {"persistentVolumeClaim", "claimName"});
+  return volume;
+}
+
+template <class T>
+T ReadWorkload(const Json& object) {
+  T out;
+  static_cast<Workload&>(out) = Workload::Read(object);
+  return out;
+}
+
+}  // namespace
+
+const Resource Pod::kResource{"", "v1", "pods", "Pod", true};
+const Resource Node::kResource{"", "v1", "nodes", "Node", false};
+const Resource Namespace::kResource{"", "v1", "namespaces", "Namespace", false};
+const Resource ReplicaSet::kResource{"apps", "v1", "replicasets", "ReplicaSet", true};
+const Resource Deployment::kResource{"apps", "v1", "deployments", "Deployment", true};
+const Resource StatefulSet::kResource{"apps", "v1", "statefulsets", "StatefulSet", true};
+const Resource Job::kResource{"batch", "v1", "jobs", "Job", true};
+const Resource Secret::kResource{"", "v1", "secrets", "Secret", true};
+const Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease", true};
+const Resource kEvents{"events.k8s.io", "v1", "events", "Event", true};
+const Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
+const Resource kMutatingWebhooks{"admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",
+                                 false};
+const Resource kValidatingWebhooks{"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
+                                   "ValidatingWebhookConfiguration", false};
+const Resource kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", false};
+
+Pod Pod::FromJson(const Json& object) {
+  const Json& spec = GetObject(object, {"spec"});
+  const Json& status = GetObject(object, {"status"});
+  Pod pod;
+  pod.meta = ObjectMeta::FromJson(object);
+  pod.node_name = GetString(spec, {"nodeName"});
+  pod.runtime_class = GetString(spec, {"runtimeClassName"});
+  pod.restart_policy = GetString(spec, {"restartPolicy"});
+  pod.service_account = GetString(spec, {"serviceAccountName"});
+  pod.host_network = GetBool(spec, {"hostNetwork"});
+  pod.host_pid = GetBool(spec, {"hostPID"});
+  pod.host_users = GetBool(spec, {"hostUsers"}, true);
+  pod.share_process_namespace = GetBool(spec, {"shareProcessNamespace"});
+  pod.termination_grace_seconds = GetInt(spec, {"terminationGracePeriodSeconds"}, 30);
+  pod.priority = GetInt32(spec, {"priority"});
+  for (const Json& gate : GetArray(spec, {"schedulingGates"})) pod.scheduling_gates.push_back(GetString(gate, {"name"}));
+  pod.containers = ReadContainers(GetArray(spec, {"containers"}));
+  pod.init_containers = ReadContainers(GetArray(spec, {"initContainers"}));
+  for (const Json& volume : GetArray(spec, {"volumes"})) pod.volumes.push_back(ReadVolume(volume));
+  pod.phase = GetString(status, {"phase"});
+  pod.pod_ip = GetString(status, {"podIP"});
+  pod.host_ip = GetString(status, {"hostIP"});
+  pod.qos_class = GetString(status, {"qosClass"});
+  pod.status_reason = GetString(status, {"reason"});
+  pod.status_message = GetString(status, {"message"});
+  for (const Json& ip : GetArray(status, {"podIPs"})) pod.pod_ips.push_back(GetString(ip, {"ip"}));
+  pod.container_statuses = ReadContainerStatuses(GetArray(status, {"containerStatuses"}));
+  pod.init_container_statuses = ReadContainerStatuses(GetArray(status, {"initContainerStatuses"}));
+  pod.ready = HasCondition(object, "Ready");
+  return pod;
+}
+
+Node Node::FromJson(const Json& object) {
+  Node node;
+  node.meta = ObjectMeta::FromJson(object);
+  node.unschedulable = GetBool(object, {"spec", "unschedulable"});
+  for (const Json& taint : GetArray(object, {"spec", "taints"})) node.taint_keys.push_back(GetString(taint, {"key"}));
+  node.ready = HasCondition(object, "Ready");
+  for (const Json& address : GetArray(object, {"status", "addresses"})) {
+    if (GetString(address, {"type"}) == "InternalIP" && node.internal_ip.empty()) node.internal_ip = GetString(address, {"address"});
+  }
+  node.kernel_version = GetString(object, {"status", "nodeInfo", "kernelVersion"});
+  node.runtime_version = GetString(object, {"status", "nodeInfo", "containerRuntimeVersion"});
+  node.architecture = GetString(object, {"status", "nodeInfo", "architecture"});
+  node.kubelet_port = GetInt32(object, {"status", "daemonEndpoints", "kubeletEndpoint", "Port"}, 10250);
+  return node;
+}
+
+Namespace Namespace::FromJson(const Json& object) { return {ObjectMeta::FromJson(object)}; }
+
+Workload Workload::Read(const Json& object) {
+  Workload workload;
+  workload.meta = ObjectMeta::FromJson(object);
+  workload.replicas = GetInt(object, {"spec", "replicas"}, 1);
+  workload.ready_replicas = GetInt(object, {"status", "readyReplicas"});
+  workload.template_annotations = ReadStrings(GetObject(object, {"spec", "template", "metadata", "annotations"}));
+  workload.template_labels = ReadStrings(GetObject(object, {"spec", "template", "metadata", "labels"}));
+  workload.revision = GetString(object, {"status", "updateRevision"});
+  workload.backoff_limit = GetInt(object, {"spec", "backoffLimit"}, 6);
+  workload.suspended = GetBool(object, {"spec", "suspend"});
+  workload.finished = HasCondition(object, "Complete") || HasCondition(object, "Failed");
+  // The first rule that matches decides, but a rule that only looks at exit codes cannot match a pod that was evicted while it ran.
+  for (const Json& rule : GetArray(object, {"spec", "podFailurePolicy", "rules"})) {
+    for (const Json& pattern : GetArray(rule, {"onPodConditions"})) {
+      if (GetString(pattern, {"type"}) == "DisruptionTarget" && GetString(pattern, {"status"}, "True") == "True") {
+        workload.ignores_disruption_target = GetString(rule, {"action"}) == "Ignore";
+        return workload;
+      }
+    }
+  }
+  return workload;
+}
+
+ReplicaSet ReplicaSet::FromJson(const Json& object) { return ReadWorkload<ReplicaSet>(object); }
+Deployment Deployment::FromJson(const Json& object) { return ReadWorkload<Deployment>(object); }
+StatefulSet StatefulSet::FromJson(const Json& object) { return ReadWorkload<StatefulSet>(object); }
+Job Job::FromJson(const Json& object) { return ReadWorkload<Job>(object); }
+
+Secret Secret::FromJson(const Json& object) {
+  Secret secret;
+  secret.meta = ObjectMeta::FromJson(object);
+  for (const auto& [key, value] : GetObject(object, {"data"}).items()) {
+    if (!value.is_string()) continue;
+    if (auto decoded = DecodeBase64(value.get<std::string>())) secret.data[key] = std::move(*decoded);
+  }
+  return secret;
+}
+
+}  // namespace holdfast::kube

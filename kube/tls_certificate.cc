@@ -1,0 +1,110 @@
+#include "kube/tls_certificate.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <sys/socket.h>
+
+namespace holdfast::kube {
+namespace {
+
+struct Free {
+  void operator()(X509* x) const { X509_free(x); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(BIO* bio) const { BIO_free(bio); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Free>;
+
+Status Invalid(const std::string& what) {
+  unsigned long error = ERR_get_error();
+  char text[256] = "";
+  if (error != 0) ERR_error_string_n(error, text, sizeof text);
+  ERR_clear_error();
+  return {Code::kInvalidArgument, what + (error != 0 ? std::string(": ") + text : "")};
+}
+
+// Never ask on the terminal for the password of an encrypted key.
+int NoPassword(char*, int, int, void*) { return -1; }
+
+}  // namespace
+
+struct TlsServerState::Certificate {
+  std::vector<Owned<X509>> chain;  // the server's own first
+  Owned<EVP_PKEY> key;
+};
+
+TlsServerState::TlsServerState() = default;
+TlsServerState::~TlsServerState() = default;
+
+Status TlsServerState::SetCertificate(const std::string& chain_pem, const std::string& key_pem) {
+  auto fresh = std::make_shared<Certificate>();
+  Owned<BIO> chain(BIO_new_mem_buf(chain_pem.data(), static_cast<int>(chain_pem.size())));
+  while (X509* x = PEM_read_bio_X509(chain.get(), nullptr, NoPassword, nullptr)) fresh->chain.emplace_back(x);
+  if (fresh->chain.empty()) return Invalid("the server certificate is not PEM");
+  ERR_clear_error();  // the end of the chain is reported as an error
+  Owned<BIO> key(BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())));
+  fresh->key.reset(PEM_read_bio_PrivateKey(key.get(), nullptr, NoPassword, nullptr));
+  if (!fresh->key) return Invalid("the server's private key is not PEM without a password");
+  if (X509_check_private_key(fresh->chain[0].get(), fresh->key.get()) != 1)
+    return Invalid("the private key is not that of the server certificate");
+  std::lock_guard lock(mutex_);
+  certificate_ = std::move(fresh);
+  return Status::Ok();
+}
+
+bool TlsServerState::HasCertificate() const {
+  std::lock_guard lock(mutex_);
+  return certificate_ != nullptr;
+}
+
+bool TlsServerState::Install(SSL_CTX* context) {
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  // Resumed sessions would go on with an old certificate.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_cert_cb(context, OnHandshake, this);
+  return true;
+}
+
+namespace {
+// Where an SSL remembers whose it is. One index for the process, as OpenSSL wants it.
+int StateIndex(CRYPTO_EX_free* on_free) {
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, on_free);
+  return index;
+}
+}  // namespace
+
+int TlsServerState::OnHandshake(SSL* ssl, void* self) {
+  auto* state = static_cast<TlsServerState*>(self);
+  std::shared_ptr<const Certificate> certificate;
+  {
+    std::lock_guard lock(state->mutex_);
+    certificate = state->certificate_;
+    int index = StateIndex(OnFree);
+    if (SSL_get_ex_data(ssl, index) == nullptr && SSL_get_fd(ssl) >= 0) {
+      SSL_set_ex_data(ssl, index, state);
+      state->sockets_.insert(SSL_get_fd(ssl));
+    }
+  }
+  if (!certificate || SSL_use_certificate(ssl, certificate->chain[0].get()) != 1 || SSL_use_PrivateKey(ssl, certificate->key.get()) != 1)
+    return 0;
+  SSL_clear_chain_certs(ssl);
+  for (size_t i = 1; i < certificate->chain.size(); ++i) SSL_add1_chain_cert(ssl, certificate->chain[i].get());
+  return 1;
+}
+
+void TlsServerState::OnFree(void* parent, void* ptr, CRYPTO_EX_DATA*, int, long, void*) {
+  auto* state = static_cast<TlsServerState*>(ptr);
+  if (state == nullptr) return;
+  int socket = SSL_get_fd(static_cast<SSL*>(parent));
+  std::lock_guard lock(state->mutex_);
+  state->sockets_.erase(socket);
+}
+
+void TlsServerState::ShutDownConnections() {
+  // An SSL is freed before its socket is closed, so each of these is still the connection that it was.
+  std::lock_guard lock(mutex_);
+  for (int socket : sockets_) shutdown(socket, SHUT_RDWR);
+}
+
+}  // namespace holdfast::kube
