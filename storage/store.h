@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -29,12 +31,12 @@ enum class Codec : uint8_t { kRaw = 0, kLz4 = 1 };
 
 struct SegmentRef {
   SegmentId id;
-  uint32_t size = 0;   // uncompressed bytes
-  bool zero = false;   // all zeros: nothing is stored, `id` is empty
+  uint32_t size = 0;  // uncompressed bytes
+  bool zero = false;  // all zeros: nothing is stored, `id` is empty
 };
 
 struct FileEntry {
-  std::string path;    // relative, '/'-separated, every component a safe name
+  std::string path;  // relative, '/'-separated, every component a safe name
   uint64_t size = 0;
   uint32_t mode = 0600;
   std::vector<SegmentRef> segments;  // in order; their sizes add up to `size`
@@ -42,21 +44,28 @@ struct FileEntry {
 
 struct Manifest {
   std::string ns, checkpoint, checkpoint_uid;
-  std::string created;        // RFC 3339
-  Json info;                  // the agent's: pod, owner, platform, what a lost Checkpoint object is rebuilt from
+  std::string created;  // RFC 3339
+  Json info;            // the agent's: pod, owner, platform, what a lost Checkpoint object is rebuilt from
   std::vector<FileEntry> files;
   uint64_t TotalBytes() const;
-  std::string Serialize() const;                       // canonical; its digest is over these bytes
+  std::string Serialize() const;                         // canonical; its digest is over these bytes
   static Result<Manifest> Parse(std::string_view text);  // hostile input: paths, sizes and counts are checked
 };
 
 struct CommitResult {
-  std::string id;       // of the manifest: the session's id
-  std::string digest;   // "blake3:<hex>" of the manifest
+  std::string id;          // of the manifest: the session's id
+  std::string digest;      // "blake3:<hex>" of the manifest
   uint64_t new_bytes = 0;  // stored for this checkpoint alone
 };
 
 enum class SessionState { kUnknown, kOpen, kCommitted, kAborted };
+
+struct PutItem {
+  SegmentId id;
+  Codec codec = Codec::kRaw;
+  uint32_t size = 0;                 // uncompressed
+  std::span<const std::byte> bytes;  // as `codec` has them
+};
 
 // One checkpoint being written. Segments may arrive in any order and more than once; nothing is visible to readers until Commit returns OK,
 // and then all of it is. Destroying an uncommitted session leaves it open for its id to be opened again. Thread-safe. Every method fails
@@ -68,7 +77,10 @@ class Session {
   virtual Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) = 0;
   // Re-hashed by the store: kDataLoss when the content is not `id`'s.
   virtual Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) = 0;
-  // Durable when it returns; idempotent. kInvalidArgument when a segment is missing. kFailedPrecondition after an Abort, also one before a restart.
+  // Several in one round trip. On an error some of them may have been kept.
+  virtual Status PutMany(std::span<const PutItem> items);
+  // Durable when it returns; idempotent. `manifest` names the session's id as checkpoint_uid, and its ns. kInvalidArgument when a segment
+  // is missing (Ingest again sends it). kFailedPrecondition after an Abort, also one before a restart.
   virtual Result<CommitResult> Commit(const Manifest& manifest) = 0;
   // Durable: no later Commit of this id succeeds. kFailedPrecondition when it was committed already.
   virtual Status Abort() = 0;
@@ -84,6 +96,13 @@ class Store {
   virtual Result<Manifest> GetManifest(const std::string& id) = 0;
   // Uncompressed and verified against its id. `manifest` must refer to it.
   virtual Result<std::string> GetSegment(const std::string& manifest, const SegmentRef& segment) = 0;
+  // Several, few round trips: calls `sink` once for each, in order, with its verified content. The sink's error ends the call.
+  using SegmentSink = std::function<Status(size_t index, std::span<const std::byte> content)>;
+  virtual Status GetSegments(const std::string& manifest, std::span<const SegmentRef> segments, const SegmentSink& sink);
+  // The key of the manifest's namespace, to tell which bytes need not be fetched again. kUnsupported: this store does not give it.
+  virtual Result<std::array<uint8_t, 32>> HashKeyOf(const std::string& manifest);
+  // Makes sure that `id` never commits, open or not, also when the store is too full to open it. kFailedPrecondition: it was committed.
+  virtual Status Abort(const std::string& id, const std::string& ns);
   virtual Status Delete(const std::string& manifest) = 0;  // OK when it is not there
 };
 

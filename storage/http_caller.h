@@ -1,0 +1,67 @@
+// HTTP to one server over libcurl: connections are kept and reused, the bearer token and the CA file are read again when they change, and a
+// call that found no answer is repeated, with back-off, until the caller's deadline. Thread-safe; every call must be safe to repeat.
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace holdfast::storage {
+
+struct HttpCallerOptions {
+  std::string url;         // https://host:port
+  std::string ca_file;     // empty: the system's
+  std::string token_file;  // empty: no token is sent
+  Duration connect_timeout = std::chrono::seconds(3);
+  Duration attempt_timeout = std::chrono::seconds(30);  // of one try; a peer that hangs costs this much
+};
+
+struct CallLimits {
+  MonoTime deadline;
+  std::stop_token stop;
+};
+
+struct HttpCall {
+  std::string method = "GET";
+  std::string path;
+  std::vector<std::span<const std::byte>> body;  // sent one after another
+  size_t max_answer_bytes = 1 << 20;
+};
+
+struct HttpAnswer {
+  int status = 0;
+  std::string body;
+  std::string hash_key;  // header Holdfast-Hash-Key
+};
+
+class HttpCaller {
+ public:
+  HttpCaller(HttpCallerOptions options, Clock& clock);
+  ~HttpCaller();
+  HttpCaller(const HttpCaller&) = delete;
+  HttpCaller& operator=(const HttpCaller&) = delete;
+
+  // 2xx answers only; the server's own errors come as DecodeError has them. kUnavailable is repeated until limits.deadline, and then
+  // returned with what happened last; kCancelled on a stop request.
+  Result<HttpAnswer> Call(const HttpCall& call, const CallLimits& limits);
+
+ private:
+  Result<HttpAnswer> Try(const HttpCall& call, const CallLimits& limits);
+  Result<std::string> Token();
+  void* Borrow();
+  void Return(void* handle);
+
+  const HttpCallerOptions options_;
+  Clock& clock_;
+  std::mutex mutex_;
+  std::vector<void*> idle_;  // CURL handles, each with its connection
+  std::string token_;
+  MonoTime token_read_{};
+};
+
+}  // namespace holdfast::storage
