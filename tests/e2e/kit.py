@@ -233,7 +233,7 @@ def kill_component(component, node=None):
 
 def arm_fault(node, point, order="kill"):
     """Makes the named fault point on a node act once."""
-    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
+    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && chmod 777 /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
 
 
 def disarm_faults():
