@@ -48,10 +48,12 @@ integration: deps cluster-build ## against a real kube-apiserver and etcd on loo
 	@scripts/test.sh integration
 e2e: deps cluster-build ## on the local cluster
 	@scripts/test.sh e2e
-soak: deps cluster-build ## hours of drains and faults; writes bench/results/soak.json
-	@scripts/soak.sh
-bench: deps cluster-build ## BENCH=name: measure afresh and write bench/results/name.json
-	@scripts/bench.sh $(BENCH)
+soak: deps cluster-build ## hours of drains and faults (SOAK="--minutes 60"); writes bench/results/soak.json
+	@HF_FAULT_POINTS=1 scripts/install-local.sh
+	@python3 scripts/soak.py $(SOAK)
+bench: deps ## BENCH=name: measure afresh (bench/name) and write bench/results/name.json
+	@[ -x "bench/$(BENCH)" ] || { echo "make bench BENCH=name; there are: $$(cd bench 2>/dev/null && find . -maxdepth 1 -type f -executable -printf '%f ')"; exit 2; }
+	@bench/$(BENCH)
 
 ##@ Code
 .PHONY: format lint
