@@ -102,6 +102,16 @@ def test_sizes_become_bytes(server):
     assert "--max-bytes=1500000000" in flags("1500M")
 
 
+def test_kubelet_options_reach_the_agent(server):
+    def agent(*args):
+        return pod_spec(parsed(server, *args), "DaemonSet", "holdfast-agent")
+
+    assert not any("kubelet" in flag for flag in agent()["containers"][0]["args"])
+    spec = agent("--set", "agent.kubelet.port=10251,agent.kubelet.caFile=/etc/kubelet/ca.crt,agent.kubelet.insecureSkipVerify=true")
+    assert spec["containers"][0]["args"][-3:] == ["--kubelet-port=10251", "--kubelet-ca-file=/etc/holdfast/kubelet-ca.crt", "--kubelet-insecure-skip-tls-verify"]
+    assert {"name": "kubelet-ca", "hostPath": {"path": "/etc/kubelet/ca.crt", "type": "File"}} in spec["volumes"]
+
+
 def test_webhooks_fail_open_and_leave_us_alone(server):
     objects = parsed(server)
     [mutating] = objects["MutatingWebhookConfiguration", "holdfast"]["webhooks"]
