@@ -107,8 +107,9 @@ def test_kubelet_options_reach_the_agent(server):
         return pod_spec(parsed(server, *args), "DaemonSet", "holdfast-agent")
 
     assert not any("kubelet" in flag for flag in agent()["containers"][0]["args"])
-    spec = agent("--set", "agent.kubelet.port=10251,agent.kubelet.caFile=/etc/kubelet/ca.crt,agent.kubelet.insecureSkipVerify=true")
-    assert spec["containers"][0]["args"][-3:] == ["--kubelet-port=10251", "--kubelet-ca-file=/etc/holdfast/kubelet-ca.crt", "--kubelet-insecure-skip-tls-verify"]
+    spec = agent("--set", "agent.kubelet.root=/data/kubelet,agent.kubelet.caFile=/etc/kubelet/ca.crt,agent.kubelet.insecureSkipVerify=true")
+    assert spec["containers"][0]["args"][-3:] == ["--kubelet-root=/data/kubelet", "--kubelet-ca-file=/etc/holdfast/kubelet-ca.crt", "--kubelet-insecure-skip-verify"]
+    assert {"name": "kubelet", "mountPath": "/data/kubelet", "mountPropagation": "HostToContainer"} in spec["containers"][0]["volumeMounts"]
     assert {"name": "kubelet-ca", "hostPath": {"path": "/etc/kubelet/ca.crt", "type": "File"}} in spec["volumes"]
 
 
