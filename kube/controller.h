@@ -12,14 +12,14 @@
 namespace holdfast::kube {
 
 struct ReconcileResult {
-  std::optional<Duration> requeue_after;
+  std::optional<Duration> requeue_after{};
 };
 
 struct ControllerOptions {
-  std::string name;  // in logs and metrics
+  std::string name{};  // in logs and metrics
   int workers = 1;
   Duration timeout = std::chrono::seconds(60);  // of one reconcile: its stop_token is set then
-  BackoffOptions backoff;
+  BackoffOptions backoff{};
 };
 
 class Controller {

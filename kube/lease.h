@@ -10,7 +10,7 @@
 namespace holdfast::kube {
 
 struct LeaseOptions {
-  std::string ns, name, identity;
+  std::string ns{}, name{}, identity{};
   Duration lease_duration = std::chrono::seconds(15);
   Duration renew_deadline = std::chrono::seconds(10);
   Duration renew_every = std::chrono::seconds(2);

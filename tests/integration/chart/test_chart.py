@@ -10,7 +10,7 @@ LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
 EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
-VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
             "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
 
 
