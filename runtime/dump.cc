@@ -20,6 +20,7 @@
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
+#include "runtime/network_lock.h"
 #include "runtime/preflight.h"
 #include "runtime/projected.h"
 #include "runtime/runc.h"
@@ -161,6 +162,9 @@ class Run {
     KillOrphans();
     result_.dump_ms += Millis(Clock::Real().Mono() - from);
     if (done.exit_code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
+    // A pod that goes on without its packets would be worse than no checkpoint.
+    Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(target.pid) + "/ns/net");
+    if (!unlocked.ok()) LogWarning("CRIU's network lock may be left in the pod", {{"error", unlocked.status().message()}});
     std::string why = TellingLines(target.folder + "/dump.log");
     if (done.timed_out)
       return Status(Code::kDeadlineExceeded,

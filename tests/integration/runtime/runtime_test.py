@@ -101,7 +101,7 @@ class Container:
         notes.update(annotations or {})
         caps = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETUID", "CAP_SETGID"]
         spec = {"ociVersion": "1.1.0", "hostname": "", "annotations": notes, "root": {"path": "rootfs"},
-                "process": {"args": ["/counter", OLD, WITNESS, "9000", str(MIB)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
+                "process": {"args": ["/counter", sandbox.ip, WITNESS, "9000", str(MIB)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
                             "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
                 "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
                            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
@@ -338,9 +338,13 @@ class RuntimeTest(unittest.TestCase):
 
     def test_a_dump_past_its_deadline_thaws_and_says_so(self):
         old = self.run_old()
+        # What a CRIU that is killed leaves in the pod's network.
+        nft = ["nsenter", "--net=" + old.sandbox.ns + "net", "nft"]
+        sh(*nft, "add table inet CRIU-1; add chain inet CRIU-1 output { type filter hook output priority 0; policy drop; }")
         landing = self.landing()
-        request(landing, old, final=True, deadline_unix_ms=int(time.time() * 1000) + 60)
+        request(landing, old, final=True, deadline_unix_ms=int(time.time() * 1000) + 150)
         done, result = dump(landing)
+        self.assertNotIn("CRIU", sh(*nft, "list", "tables"))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual((result["ok"], result["reason"]), (False, "Deadline"), result)
         before = len(old.lines())
@@ -408,12 +412,11 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(new.lines(), [])
 
     def test_costs_little_over_plain_runc(self):
+        # The least of a dozen: what else runs on the machine only adds.
         times = {"/usr/sbin/runc": [], WRAPPER: []}
-        for i in range(12):
+        c = self.pod("cost", NEW)
+        for _ in range(12):
             for program, taken in times.items():
-                self.n = 1000 + RuntimeTest.serial * 100 + i * 2 + len(times[WRAPPER]) - len(times["/usr/sbin/runc"])
-                c = self.pod("cost", NEW) if not hasattr(self, "cost") else self.cost
-                self.cost = c
                 c.create(program=program)
                 seconds = c.seconds
                 c.start(program=program)
@@ -425,10 +428,9 @@ class RuntimeTest(unittest.TestCase):
                     time.sleep(0.005)
                 c.call("delete", c.id, program=program)
                 taken.append(seconds + c.seconds)
-        median = {program: sorted(taken)[len(taken) // 2] * 1000 for program, taken in times.items()}
-        over = median[WRAPPER] - median["/usr/sbin/runc"]
-        print(f"\ncreate + start + kill + delete: runc {median['/usr/sbin/runc']:.1f} ms, holdfast-runc {median[WRAPPER]:.1f} ms, over {over:.1f} ms", file=sys.stderr)
-        self.assertLess(over, 4 * 10, "the bar is 10 ms a call")
+        runc, ours = (min(taken) * 1000 for taken in times.values())
+        print(f"\ncreate + start + kill + delete: runc {runc:.1f} ms, holdfast-runc {ours:.1f} ms", file=sys.stderr)
+        self.assertLess(ours - runc, 10)
 
 
 if __name__ == "__main__":
