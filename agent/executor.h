@@ -28,6 +28,8 @@ struct ExecutorOptions {
   Duration progress_every = std::chrono::seconds(1);
   Duration kept_frozen_every = std::chrono::seconds(1);
   Duration dump_grace = std::chrono::seconds(10);          // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
+  // The same store for one checkpoint's work, giving up at a deadline; unset: the store itself. Its own calls are short.
+  std::function<std::unique_ptr<storage::Store>(MonoTime deadline, std::stop_token stop)> within;
   std::function<Result<std::vector<storage::FileEntry>>(const std::string&, storage::Session&, const storage::IngestOptions&)> ingest;
 };
 
@@ -62,6 +64,7 @@ class Executor {
   Result<Pause> AskForCommit(JournalEntry& entry, std::stop_token stop);
   Result<Pause> CommitRefused(JournalEntry& entry, const Status& why);
   Result<Pause> TryReclaim(JournalEntry& entry, const Status& why);
+  std::unique_ptr<storage::Store> Within(const JournalEntry& entry, std::stop_token stop);
   storage::Manifest MakeManifest(const JournalEntry& entry, std::vector<storage::FileEntry> files);
   // end
   Result<Pause> ReportReady(JournalEntry& entry);

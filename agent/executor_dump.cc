@@ -45,7 +45,7 @@ Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_tok
   const int64_t give_up_ms = entry.deadline_unix_ms + std::chrono::duration_cast<milliseconds>(options_.dump_grace).count();
   MonoTime last_paused = clock_.Mono();
   while (!Exists(landing + "/result.json")) {
-    const bool running = node_.DumpRunning(entry.uid, landing);
+    const bool running = node_.DumpRunning(entry.uid, entry.pod_uid);
     if (Exists(landing + "/result.json")) break;  // it ended between the two looks
     if (!running) {
       if (entry.final) return DumpLost(entry);

@@ -122,7 +122,7 @@ Result<Executor::Pause> Executor::StayFrozen(JournalEntry& entry) {
 
 Result<Executor::Pause> Executor::Undo(JournalEntry& entry) {
   if (!entry.stock) {
-    if (node_.DumpRunning(entry.uid, layout_.Landing(entry.uid))) HF_RETURN_IF_ERROR(node_.KillDump(entry.uid));
+    if (node_.DumpRunning(entry.uid, entry.pod_uid)) HF_RETURN_IF_ERROR(node_.KillDump(entry.uid));
     HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
   }
   HF_RETURN_IF_ERROR(Enter(entry, Step::kThawed));
@@ -154,8 +154,7 @@ Result<Executor::Pause> Executor::Finish(JournalEntry& entry) {
     // What the session holds is garbage already; this only lets the store know sooner.
     Result<storage::SessionState> state = store_.StateOf(entry.uid);
     if (state.ok() && *state == storage::SessionState::kOpen) {
-      Result<std::unique_ptr<storage::Session>> session = store_.OpenSession(entry.uid, entry.ns);
-      Status aborted = session.ok() ? (*session)->Abort() : session.status();
+      Status aborted = store_.Abort(entry.uid, entry.ns);
       if (!aborted.ok()) LogWarning("cannot abort a session", {{"uid", entry.uid}, {"error", aborted.message()}});
     }
   }

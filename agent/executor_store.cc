@@ -20,6 +20,13 @@ bool MayPass(Code code) { return code == Code::kUnavailable || code == Code::kDe
 
 }  // namespace
 
+// The store, trying again until this checkpoint's deadline, and never shorter than it takes to try twice.
+std::unique_ptr<storage::Store> Executor::Within(const JournalEntry& entry, std::stop_token stop) {
+  if (!options_.within) return nullptr;
+  const Duration left = std::max<Duration>(milliseconds(entry.deadline_unix_ms - NowMs()), std::chrono::seconds(5));
+  return options_.within(clock_.Mono() + left, std::move(stop));
+}
+
 storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<storage::FileEntry> files) {
   storage::Manifest manifest;
   manifest.ns = entry.ns;
@@ -52,7 +59,9 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
     }
     return Fail(entry, api::reason::kStoreUnavailable, why.message());
   };
-  Result<std::unique_ptr<storage::Session>> session = store_.OpenSession(entry.uid, entry.ns);
+  std::unique_ptr<storage::Store> patient = Within(entry, stop);
+  storage::Store& store = patient != nullptr ? *patient : store_;
+  Result<std::unique_ptr<storage::Session>> session = store.OpenSession(entry.uid, entry.ns);
   if (!session.ok()) {
     // A commit that was asked for and never answered is found here when the journal could not be written in between.
     Result<storage::SessionState> state = store_.StateOf(entry.uid);
@@ -104,14 +113,18 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
   return Pause();
 }
 
-Result<Executor::Pause> Executor::AskForCommit(JournalEntry& entry, std::stop_token) {
+Result<Executor::Pause> Executor::AskForCommit(JournalEntry& entry, std::stop_token stop) {
   Result<std::string> text = journal_.ReadManifest(entry.uid);
   Result<storage::Manifest> manifest = text.ok() ? storage::Manifest::Parse(*text) : Result<storage::Manifest>(text.status());
   if (!manifest.ok()) return CommitRefused(entry, manifest.status().With("the manifest in the journal"));
-  Result<std::unique_ptr<storage::Session>> session = store_.OpenSession(entry.uid, entry.ns);
+  std::unique_ptr<storage::Store> patient = Within(entry, stop);
+  storage::Store& store = patient != nullptr ? *patient : store_;
+  Result<std::unique_ptr<storage::Session>> session = store.OpenSession(entry.uid, entry.ns);
+  if (stop.stop_requested()) return Status(Code::kCancelled, "stopping before the commit");
   if (!session.ok()) return CommitRefused(entry, session.status());
   const MonoTime began = clock_.Mono();
   Result<storage::CommitResult> committed = (*session)->Commit(*manifest);
+  if (stop.stop_requested() && !committed.ok()) return Status(Code::kCancelled, "stopping during the commit");
   if (!committed.ok()) return CommitRefused(entry, committed.status());
   HF_FAULT_POINT("agent.after_commit");
   entry.commit.id = committed->id;
@@ -138,9 +151,7 @@ Result<Executor::Pause> Executor::CommitRefused(JournalEntry& entry, const Statu
     return Pause();
   }
   if (state.ok() && *state != storage::SessionState::kCommitted) {
-    Result<std::unique_ptr<storage::Session>> session = store_.OpenSession(entry.uid, entry.ns);
-    Status aborted = session.ok() ? (*session)->Abort() : session.status();
-    if (aborted.ok()) return Fail(entry, reason, message);
+    if (store_.Abort(entry.uid, entry.ns).ok()) return Fail(entry, reason, message);
     state = store_.StateOf(entry.uid);
     if (state.ok() && *state == storage::SessionState::kAborted) return Fail(entry, reason, message);
   }

@@ -1,6 +1,9 @@
 // The node through its own eyes: commands run in the node's mount namespace.
 #pragma once
 
+#include <map>
+#include <mutex>
+
 #include "agent/layout.h"
 #include "agent/node.h"
 #include "base/process.h"
@@ -34,6 +37,7 @@ class HostNode final : public Node {
   const int host_pid_;
   const std::string runc_root_;
   std::mutex mutex_;
+  std::map<std::string, int> children_;  // checkpoint uid → pid of the dump that this process started, until it is reaped
   Json platform_;  // asked once
 };
 

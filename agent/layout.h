@@ -22,6 +22,7 @@ struct Layout {
   std::string RestoredMark(const std::string& container_id) const { return run + "/restored/" + container_id; }
   std::string WaitFolder(const std::string& pod_uid) const { return run + "/wait/" + pod_uid; }
   // Locked by a running `holdfast-runc dump`, with its process id inside: tells a restarted agent that the dump goes on.
+  std::string PodLock(const std::string& pod_uid) const { return run + "/locks/" + pod_uid; }  // holdfast-runc's own
   std::string DumpLock(const std::string& checkpoint_uid) const { return run + "/dumps/" + checkpoint_uid + ".lock"; }
   std::string Landing(const std::string& checkpoint_uid) const { return state + "/landing/" + checkpoint_uid; }
   std::string JournalFolder() const { return state + "/journal"; }

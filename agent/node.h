@@ -18,7 +18,8 @@ class Node {
   virtual ~Node() = default;
   // Starts `holdfast-runc dump <landing>` so that it outlives this process. Its progress is told by DumpRunning and result.json.
   virtual Status StartDump(const std::string& checkpoint_uid, const std::string& landing) = 0;
-  virtual bool DumpRunning(const std::string& checkpoint_uid, const std::string& landing) = 0;
+  // `pod_uid`: a dump that the kubelet asked for holds only the pod's lock.
+  virtual bool DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) = 0;
   // SIGKILL to the dump and its children. OK when none runs.
   virtual Status KillDump(const std::string& checkpoint_uid) = 0;
   // OK when the container runs, is stopped or is gone afterwards. Intents must be out of the way.
@@ -28,8 +29,6 @@ class Node {
   virtual std::string DumpOutput(const std::string& checkpoint_uid) = 0;
   // {arch, kernel, runtime, criu, cpuFeatures}: goes into Checkpoint.status.platform.
   virtual Json Platform() = 0;
-  // A file on the node as the node sees it; only for what does not lie under a mount that the agent shares.
-  virtual Result<std::string> ReadNodeFile(const std::string& path, size_t max_bytes) = 0;
 };
 
 // POST /checkpoint on this node's kubelet.

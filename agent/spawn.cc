@@ -1,6 +1,7 @@
 #include "agent/spawn.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -52,10 +53,12 @@ struct Child {
     pid[--at] = '\n';
     for (int n = getpid(); n > 0; n /= 10) pid[--at] = static_cast<char>('0' + n % 10);
     if (flock(child.lock, LOCK_EX | LOCK_NB) != 0 || ftruncate(child.lock, 0) != 0 ||
-        pwrite(child.lock, pid + at, sizeof pid - static_cast<size_t>(at), 0) < 0 || fcntl(child.lock, F_SETFD, 0) != 0) {
+        pwrite(child.lock, pid + at, sizeof pid - static_cast<size_t>(at), 0) < 0) {
       fail();
     }
   }
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);  // nothing of ours outlives us in there, but the lock
+  if (child.lock >= 0 && fcntl(child.lock, F_SETFD, 0) != 0) fail();
   if (child.mnt >= 0 && (setns(child.mnt, CLONE_NEWNS) != 0 || chdir("/") != 0)) fail();
   for (char* const* file = child.cgroups; *file != nullptr; ++file) {
     int fd = open(*file, O_WRONLY | O_CLOEXEC);
