@@ -202,7 +202,7 @@ TEST(LocalStore, SaysSoWhenTheVolumeIsFull) {
   WriteText(dir / "in/small", RandomText(100'000, 5));
   WriteText(dir / "big/pages", RandomText(8 << 20, 6));
   {
-    auto store = OpenStore(dir / "volume/store", 0, /*reserve_bytes=*/256 << 10);
+    auto store = OpenStore(dir / "volume/store", 0, /*reserve_bytes=*/3 << 19);
     ASSERT_NE(store, nullptr);
     ASSERT_OK(Keep(*store, "uid-1", dir / "in"));
     Result<CommitResult> kept = Keep(*store, "uid-2", dir / "big");
