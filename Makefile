@@ -61,8 +61,8 @@ SOURCES = $(shell git ls-files '*.cc' '*.h' '*.c')
 SCRIPTS = $(shell git ls-files | grep -v '^tests/cluster/modules/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
 format: ## clang-format, in place
 	@clang-format-14 -i $(SOURCES)
-lint: ## clang-format (check only), shellcheck, clang-tidy on build/test
+lint: ## clang-format (check only), shellcheck, clang-tidy
 	@clang-format-14 --dry-run -Werror $(SOURCES)
 	@shellcheck -x -P SCRIPTDIR $(SCRIPTS)
-	@[ -f build/test/compile_commands.json ] || cmake -S . -B build/test -G Ninja -DHOLDFAST_SANITIZE=address -DHOLDFAST_FAULT_POINTS=ON >/dev/null
-	@git ls-files '*.cc' | xargs -P2 -n4 clang-tidy-14 --quiet -p build/test
+	@cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+	@git ls-files '*.cc' | xargs -P2 -n4 clang-tidy-14 --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy

@@ -33,7 +33,7 @@ int64_t NowMs(clockid_t clock) {
 }
 
 std::string Env(const char* name, const char* otherwise) {
-  const char* value = getenv(name);
+  const char* value = getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return value && *value ? value : otherwise;
 }
 
