@@ -96,7 +96,9 @@ class FakeStore final : public storage::Store {
       if (store_.state == storage::SessionState::kAborted) return Status(Code::kFailedPrecondition, "aborted");
       if (!store_.commit_error.ok()) return store_.commit_error;
       if (store_.on_commit) store_.on_commit();
-      if (store_.state == storage::SessionState::kCommitted) EXPECT_EQ(store_.manifest.Serialize(), manifest.Serialize());
+      if (store_.state == storage::SessionState::kCommitted) {
+        EXPECT_EQ(store_.manifest.Serialize(), manifest.Serialize()) << "a repeated commit must ask for the same";
+      }
       store_.state = storage::SessionState::kCommitted;
       store_.manifest = manifest;
       ++store_.commits;
