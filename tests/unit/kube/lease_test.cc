@@ -63,6 +63,8 @@ struct Elector {
         elector(
             client, {.ns = "ns", .name = "l", .identity = identity, .release_on_stop = release},
             [this](int64_t transitions) { fence = transitions; }, [this] { ++stops; }) {}
+  // Leading, and its on_start has run.
+  bool Leads() const { return elector.leading() && fence >= 0; }
   std::atomic<bool> cut{false};
   std::atomic<int64_t> fence{-1};
   std::atomic<int> stops{0};
@@ -85,7 +87,7 @@ class Lease : public ::testing::Test {
 TEST_F(Lease, IsCreatedByTheFirstAndKeptByRenewals) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   EXPECT_EQ(a.fence, 0);
   b.elector.Start();
   Pass(seconds(40));
@@ -98,7 +100,7 @@ TEST_F(Lease, IsCreatedByTheFirstAndKeptByRenewals) {
 TEST_F(Lease, IsTakenOverOnlyAfterTheHolderStoppedLeading) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   b.elector.Start();
   Pass(seconds(3));
   MonoTime cut = clock_.Mono();
@@ -107,7 +109,7 @@ TEST_F(Lease, IsTakenOverOnlyAfterTheHolderStoppedLeading) {
   EXPECT_LE(clock_.Mono() - cut, seconds(10));
   EXPECT_FALSE(a.elector.leading());
   EXPECT_FALSE(b.elector.leading());
-  ASSERT_TRUE(Until(seconds(30), [&] { return b.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(30), [&] { return b.Leads(); }));
   // 15 s after b saw the last renewal, and its next try after that.
   EXPECT_GE(clock_.Mono() - cut, seconds(12));
   EXPECT_LE(clock_.Mono() - cut, seconds(20));
@@ -118,7 +120,7 @@ TEST_F(Lease, IsTakenOverOnlyAfterTheHolderStoppedLeading) {
 TEST_F(Lease, LeadingEndsByTheClockEvenWhenNothingAnswers) {
   Elector a(server_, clock_, "a");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   // As after a pause of the machine: no thread has run, only time has passed.
   clock_.Advance(seconds(11));
   EXPECT_FALSE(a.elector.leading());
@@ -128,19 +130,19 @@ TEST_F(Lease, LeadingEndsByTheClockEvenWhenNothingAnswers) {
 TEST_F(Lease, IsReleasedAfterOnStop) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   b.elector.Start();
   Pass(seconds(3));
   a.elector.Stop();
   EXPECT_EQ(a.stops, 1);
-  ASSERT_TRUE(Until(seconds(6), [&] { return b.elector.leading(); })) << "a released lease need not expire";
+  ASSERT_TRUE(Until(seconds(6), [&] { return b.Leads(); })) << "a released lease need not expire";
   EXPECT_GT(b.fence, a.fence);
 }
 
 TEST_F(Lease, IsNotReleasedWhenToldSo) {
   Elector a(server_, clock_, "a", /*release=*/false);
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   a.elector.Stop();
   EXPECT_EQ(server_.Holder(), "a");
 }
@@ -157,7 +159,7 @@ TEST_F(Lease, IsJudgedByLocalTimeOnly) {
       {{"holderIdentity", "other"}, {"leaseDurationSeconds", 15}, {"renewTime", "1999-01-01T00:00:10.000000Z"}, {"leaseTransitions", 7}});
   Pass(seconds(12));
   EXPECT_FALSE(a.elector.leading()) << "it was renewed";
-  ASSERT_TRUE(Until(seconds(12), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(12), [&] { return a.Leads(); }));
   EXPECT_EQ(a.fence, 8);
 }
 
@@ -165,14 +167,14 @@ TEST_F(Lease, CountsATransitionWhenAProcessFindsItsFormerSelf) {
   server_.Set({{"holderIdentity", "a"}, {"leaseDurationSeconds", 15}, {"leaseTransitions", 3}});
   Elector a(server_, clock_, "a");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(2), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(2), [&] { return a.Leads(); }));
   EXPECT_EQ(a.fence, 4);
 }
 
 TEST_F(Lease, EndsAtOnceWhenSomebodyElseIsInIt) {
   Elector a(server_, clock_, "a");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   server_.Set({{"holderIdentity", "thief"}, {"leaseDurationSeconds", 15}, {"leaseTransitions", 1}});
   ASSERT_TRUE(Until(seconds(4), [&] { return a.stops == 1; }));
   EXPECT_FALSE(a.elector.leading());
@@ -181,14 +183,14 @@ TEST_F(Lease, EndsAtOnceWhenSomebodyElseIsInIt) {
 TEST_F(Lease, DeletedUnderItsHolderIsNotTakenBeforeItWouldHaveExpired) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
   a.elector.Start();
-  ASSERT_TRUE(Until(seconds(5), [&] { return a.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   b.elector.Start();
   Pass(seconds(6));
   a.cut = true;
   server_.Delete();
   Pass(seconds(7));
   EXPECT_FALSE(b.elector.leading()) << "a may still lead";
-  ASSERT_TRUE(Until(seconds(20), [&] { return b.elector.leading(); }));
+  ASSERT_TRUE(Until(seconds(20), [&] { return b.Leads(); }));
   EXPECT_EQ(a.stops, 1);
   EXPECT_GT(b.fence, a.fence);
 }
