@@ -78,7 +78,7 @@ def wait(what, condition, limit=60.0, every=0.1):
 
 def on_node(node, *command, check=True, timeout=60):
     """Runs a command inside a node: its mount and network namespaces."""
-    return run(CLUSTER / "on", node, *command, check=check, timeout=timeout)
+    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout)
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------------
@@ -142,9 +142,13 @@ class Drain:
 
 def drain(node, *extra, limit=120):
     start = time.monotonic()
-    output = run(
-        CLUSTER / "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", *extra, timeout=limit
-    )
+    draining = drain_in_background(node, *extra)
+    try:
+        output, _ = draining.communicate(timeout=limit)
+    finally:
+        draining.kill()
+    if draining.returncode != 0:
+        raise Failure(f"kubectl drain {node}: exit {draining.returncode}\n{output}")
     return Drain(node, time.monotonic() - start, output)
 
 
