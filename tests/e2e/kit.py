@@ -240,6 +240,12 @@ def arm_fault(node, point, order="kill"):
     on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && chmod 777 /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
 
 
+def assert_fault_hit(node, point):
+    """The fault point acted: a process that reaches it takes its order away."""
+    if on_node(node, "sh", "-c", f"ls /run/holdfast/faults/{point} 2>/dev/null; true").strip():
+        raise Failure(f"nothing reached the fault point {point} on {node}")
+
+
 def disarm_faults():
     for node in (*WORKERS, SYSTEM_NODE):
         on_node(node, "sh", "-c", "rm -rf /run/holdfast/faults/*", check=False)
