@@ -37,6 +37,7 @@ inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCom
 struct Condition {
   std::string type, status, reason, message, last_transition_time;
   int64_t observed_generation = 0;
+  static Condition FromJson(const Json& json);
 };
 
 struct CheckpointContainer {
@@ -98,6 +99,12 @@ Json ToJson(const Claim& claim);
 Json ToJson(const Restore& restore);
 Json ToJson(const Owner& owner);
 Json ToJson(const CheckpointContainer& container);
+// `status.size`, in bytes; `status.timings`, as durations people can read; `status.progress`, in bytes.
+Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes);
+Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms);
+Json ProgressJson(int64_t bytes, int64_t total);
+// `status.summary`: size for people, as kubectl's columns print it ("312Mi").
+Json SummaryJson(int64_t size_bytes, int64_t stored_bytes);
 // {"status": {"phase": …, "conditions": [Ready with `reason` and `message`]}}: how every writer moves the phase. `previous` keeps the
 // condition's transition time when its status does not change.
 Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now);

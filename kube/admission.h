@@ -22,11 +22,11 @@ struct AdmissionRequest {
 
 struct AdmissionResponse {
   bool allowed = true;
-  int code = 0;        // when not allowed: HTTP status, e.g. 429
-  std::string reason;  // metav1.StatusReason, e.g. TooManyRequests
-  std::string message;
-  Json patch;  // JSON patch; null: none
-  std::vector<std::string> warnings;
+  int code = 0;          // when not allowed: HTTP status, e.g. 429
+  std::string reason{};  // metav1.StatusReason, e.g. TooManyRequests
+  std::string message{};
+  Json patch{};  // JSON patch; null: none
+  std::vector<std::string> warnings{};
 };
 
 class AdmissionServer {

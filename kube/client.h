@@ -17,32 +17,32 @@ namespace holdfast::kube {
 enum class PatchType { kMerge, kJson, kApply };  // kApply: server-side apply
 
 struct CallOptions {
-  std::string subresource;    // "status", …
-  std::string field_manager;  // required for kApply
-  bool force = false;         // kApply: take over conflicting fields
+  std::string subresource{};    // "status", …
+  std::string field_manager{};  // required for kApply
+  bool force = false;           // kApply: take over conflicting fields
   bool dry_run = false;
   Duration timeout = std::chrono::seconds(30);
-  std::stop_token stop;
+  std::stop_token stop{};
 };
 
 struct Preconditions {
-  std::string uid, resource_version;  // empty: not checked
+  std::string uid{}, resource_version{};  // empty: not checked
 };
 
 struct DeleteOptions {
-  Preconditions preconditions;
-  std::optional<int64_t> grace_period_seconds;
-  std::string propagation_policy;  // "", Background, Foreground, Orphan
+  Preconditions preconditions{};
+  std::optional<int64_t> grace_period_seconds{};
+  std::string propagation_policy{};  // "", Background, Foreground, Orphan
 };
 
 struct ListOptions {
-  std::string ns;  // empty: all
-  std::string label_selector, field_selector;
+  std::string ns{};  // empty: all
+  std::string label_selector{}, field_selector{};
 };
 
 struct PageOptions {
   int limit = 500;  // 0: everything in one answer
-  std::string continue_token;
+  std::string continue_token{};
 };
 
 struct ListPage {

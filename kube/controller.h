@@ -1,5 +1,5 @@
 // Runs a reconcile function over keys with N workers: errors are retried with backoff and logged, exceptions become errors, Stop waits for
-// running work (whose stop_token is set).
+// running work (whose stop_token is set). It has one life: after Stop make a new one.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@
 namespace holdfast::kube {
 
 struct ReconcileResult {
-  std::optional<Duration> requeue_after;
+  std::optional<Duration> requeue_after{};
 };
 
 struct ControllerOptions {
-  std::string name;  // in logs and metrics
+  std::string name{};  // in logs and metrics
   int workers = 1;
   Duration timeout = std::chrono::seconds(60);  // of one reconcile: its stop_token is set then
-  BackoffOptions backoff;
+  BackoffOptions backoff{};
 };
 
 class Controller {

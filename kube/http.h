@@ -17,9 +17,9 @@ namespace holdfast::kube {
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string path;                            // "/api/v1/pods?limit=500", below ClientConfig::server; or a whole https:// URL
-  std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;
+  std::string path{};                            // "/api/v1/pods?limit=500", below ClientConfig::server; or a whole https:// URL
+  std::map<std::string, std::string> headers{};  // names in lower case
+  std::string body{};
   Duration timeout = std::chrono::seconds(30);       // of the whole request; for Stream: until the response's headers
   Duration idle_timeout = std::chrono::seconds(60);  // Stream: longest silence before the stream counts as dead
   size_t max_body_bytes = 64 << 20;                  // Send: a longer answer is kResourceExhausted
@@ -27,8 +27,8 @@ struct HttpRequest {
 
 struct HttpResponse {
   int status = 0;
-  std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;                            // Stream: only of answers that are not 2xx
+  std::map<std::string, std::string> headers{};  // names in lower case
+  std::string body{};                            // Stream: only of answers that are not 2xx
 };
 
 class Transport {
@@ -43,7 +43,8 @@ class Transport {
                                       std::stop_token stop) = 0;
 };
 
-// libcurl: HTTP/2 where offered, TLS and credentials from `config`; the token and CA files are read again when they change.
+// libcurl: HTTP/2 where offered, TLS and credentials from `config`, also for whole URLs; the token and CA files are read again at most
+// once a second. Each running call has a connection of its own; idle ones are kept.
 std::unique_ptr<Transport> MakeCurlTransport(ClientConfig config);
 
 }  // namespace holdfast::kube

@@ -178,6 +178,7 @@ Workload Workload::Read(const Json& object) {
   workload.template_labels = ReadStrings(GetObject(object, {"spec", "template", "metadata", "labels"}));
   workload.revision = GetString(object, {"status", "updateRevision"});
   workload.backoff_limit = GetInt(object, {"spec", "backoffLimit"}, 6);
+  workload.failed = GetInt(object, {"status", "failed"});
   workload.suspended = GetBool(object, {"spec", "suspend"});
   workload.finished = HasCondition(object, "Complete") || HasCondition(object, "Failed");
   // The first rule that matches decides, but a rule that only looks at exit codes cannot match a pod that was evicted while it ran.

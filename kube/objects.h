@@ -73,7 +73,7 @@ struct Workload {
   int64_t replicas = 1, ready_replicas = 0;
   std::map<std::string, std::string> template_annotations, template_labels;
   std::string revision;                      // StatefulSet: status.updateRevision
-  int64_t backoff_limit = 6;                 // Job
+  int64_t backoff_limit = 6, failed = 0;     // Job: spec.backoffLimit, status.failed
   bool ignores_disruption_target = false;    // Job: its podFailurePolicy ignores DisruptionTarget
   bool suspended = false, finished = false;  // Job
   static Workload Read(const Json& object);

@@ -32,7 +32,7 @@ inline constexpr char kRunDir[] = "/run/holdfast";
 inline constexpr char kStateDir[] = "/var/lib/holdfast";
 inline constexpr char kInstallDir[] = "/opt/holdfast";
 inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
-inline constexpr char kWaitContainer[] = "holdfast-wait";         // the init container that the pod webhook adds
+inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds
 inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority
 
 // containers/<id>.json
@@ -69,10 +69,10 @@ struct DumpRequest {
 // result.json
 struct DumpResult {
   bool ok = false;
-  std::string reason;      // Completed | DumpFailed | Deadline | PodGone
-  std::string message;     // for people: CRIU's telling lines when it failed
-  int64_t frozen_ms = 0;   // pause to thaw; final: pause to dumped
-  int64_t dump_ms = 0;     // CRIU alone
+  std::string reason;     // Completed | DumpFailed | Deadline | PodGone
+  std::string message;    // for people: CRIU's telling lines when it failed
+  int64_t frozen_ms = 0;  // pause to thaw; final: pause to dumped
+  int64_t dump_ms = 0;    // CRIU alone
   int64_t frozen_at_unix_ms = 0;
   int64_t memory_bytes = 0, files_bytes = 0;  // pages-*.img; the rest
   std::vector<std::string> pod_ips;           // the sandbox's addresses at the dump
@@ -91,12 +91,12 @@ struct CreateQuestion {
   static Result<CreateQuestion> FromJson(const Json& json);
 };
 struct CreateAnswer {
-  std::string action;  // restore | cold | refuse | skip (an init container of a restored pod: ends at once with success)
-  std::string reason;  // for cold and refuse
-  std::string dir;     // restore: a checkpoint's folder
+  std::string action;     // restore | cold | refuse | skip (an init container of a restored pod: ends at once with success)
+  std::string reason;     // for cold and refuse
+  std::string dir;        // restore: a checkpoint's folder
   std::string container;  // restore: folder in it
   std::string established = "KeepLoopback";
-  bool first = false;  // restore: this is the first container of the pod, so volumes and /dev/shm are put back (under a lock)
+  bool first = false;               // restore: this is the first container of the pod, so volumes and /dev/shm are put back (under a lock)
   std::vector<DumpVolume> volumes;  // restore: where each volume of the checkpoint lies now
   Json ToJson() const;
   static Result<CreateAnswer> FromJson(const Json& json);

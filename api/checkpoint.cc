@@ -1,0 +1,223 @@
+#include "api/checkpoint.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace holdfast::api {
+namespace {
+
+constexpr std::string_view kPhases[] = {"Pending", "Assigned", "Freezing", "Dumping", "Storing", "Ready", "Failed", "Deleting"};
+constexpr std::string_view kTriggers[] = {"Manual", "Interval", "Drain", "Spot", "Preemption", "Suspend", "Idle", "Schedule"};
+constexpr size_t kMaxName = 63;
+
+template <class Enum, size_t N>
+Enum ParseEnum(const std::string_view (&names)[N], const std::string& text, Enum otherwise) {
+  for (size_t i = 0; i < N; ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+  }
+  return otherwise;
+}
+
+// A duration as Go writes it, or a number of milliseconds.
+int64_t ReadMilliseconds(const Json& object, JsonPath path) {
+  const Json* value = Find(object, path);
+  if (value == nullptr) return 0;
+  if (value->is_string()) {
+    auto duration = ParseDuration(value->get<std::string>());
+    return duration ? std::chrono::duration_cast<std::chrono::milliseconds>(*duration).count() : 0;
+  }
+  return GetInt(object, path);
+}
+
+CheckpointContainer ReadContainer(const Json& json) {
+  CheckpointContainer container;
+  container.name = GetString(json, {"name"});
+  container.image = GetString(json, {"image"});
+  container.image_digest = GetString(json, {"imageDigest"});
+  container.pages = GetInt(json, {"pages"});
+  container.restorable = GetBool(json, {"restorable"});
+  container.reason = GetString(json, {"reason"});
+  return container;
+}
+
+Restore ReadRestore(const Json& json) {
+  Restore restore;
+  restore.pod_name = GetString(json, {"podName"});
+  restore.node = GetString(json, {"node"});
+  restore.at = GetString(json, {"at"});
+  restore.outcome = GetString(json, {"outcome"});
+  restore.reason = GetString(json, {"reason"});
+  restore.seconds = GetDouble(json, {"seconds"});
+  return restore;
+}
+
+// FNV-1a: a short fingerprint for names, not for secrets.
+uint32_t Fingerprint(std::string_view text) {
+  uint32_t hash = 2166136261U;
+  for (unsigned char c : text) hash = (hash ^ c) * 16777619U;
+  return hash;
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+void SetUnlessEmpty(Json& json, const char* key, const std::string& value) {
+  if (!value.empty()) json[key] = value;
+}
+
+}  // namespace
+
+const kube::Resource Checkpoint::kResource{kGroup, kVersion, "checkpoints", "Checkpoint", true};
+
+std::string_view PhaseName(Phase phase) { return kPhases[static_cast<size_t>(phase)]; }
+std::string_view TriggerName(Trigger trigger) { return kTriggers[static_cast<size_t>(trigger)]; }
+
+Condition Condition::FromJson(const Json& json) {
+  return {GetString(json, {"type"}),
+          GetString(json, {"status"}),
+          GetString(json, {"reason"}),
+          GetString(json, {"message"}),
+          GetString(json, {"lastTransitionTime"}),
+          GetInt(json, {"observedGeneration"})};
+}
+
+Checkpoint Checkpoint::FromJson(const Json& object) {
+  Checkpoint out;
+  out.meta = kube::ObjectMeta::FromJson(object);
+
+  const Json& spec = GetObject(object, {"spec"});
+  out.spec.pod_name = GetString(spec, {"podRef", "name"});
+  out.spec.pod_uid = GetString(spec, {"podRef", "uid"});
+  for (const Json& name : GetArray(spec, {"containers"})) {
+    if (name.is_string()) out.spec.containers.push_back(name.get<std::string>());
+  }
+  out.spec.final = GetBool(spec, {"final"});
+  out.spec.trigger = ParseEnum(kTriggers, GetString(spec, {"trigger"}), Trigger::kManual);
+  if (auto deadline = ParseDuration(GetString(spec, {"deadline"}))) out.spec.deadline = *deadline;
+  out.spec.pinned = GetBool(spec, {"pinned"});
+  out.spec.ttl = ParseDuration(GetString(spec, {"ttl"}));
+
+  const Json& status = GetObject(object, {"status"});
+  out.status.phase = ParseEnum(kPhases, GetString(status, {"phase"}), Phase::kPending);
+  for (const Json& condition : GetArray(status, {"conditions"})) out.status.conditions.push_back(Condition::FromJson(condition));
+  out.status.node_name = GetString(status, {"nodeName"});
+  out.status.pod_uid = GetString(status, {"podUID"});
+  out.status.started_at = GetString(status, {"startedAt"});
+  out.status.completed_at = GetString(status, {"completedAt"});
+  out.status.owner = {GetString(status, {"owner", "kind"}), GetString(status, {"owner", "name"}), GetString(status, {"owner", "uid"}),
+                      GetString(status, {"owner", "templateHash"}), GetString(status, {"owner", "ordinal"})};
+  out.status.memory_bytes = GetInt(status, {"size", "memory"});
+  out.status.files_bytes = GetInt(status, {"size", "files"});
+  out.status.stored_bytes = GetInt(status, {"size", "stored"});
+  out.status.frozen_ms = ReadMilliseconds(status, {"timings", "frozen"});
+  out.status.dump_ms = ReadMilliseconds(status, {"timings", "dump"});
+  out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
+  out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
+  out.status.progress_total = GetInt(status, {"progress", "total"});
+  out.status.platform = GetObject(status, {"platform"});
+  for (const Json& container : GetArray(status, {"containers"})) out.status.containers.push_back(ReadContainer(container));
+  out.status.manifest_store = GetString(status, {"manifest", "store"});
+  out.status.manifest_id = GetString(status, {"manifest", "id"});
+  out.status.manifest_digest = GetString(status, {"manifest", "digest"});
+  // A claim without a uid gives nothing to anybody, so it reads as none.
+  if (!GetString(status, {"claim", "podUID"}).empty()) {
+    out.status.claim =
+        Claim{GetString(status, {"claim", "podName"}), GetString(status, {"claim", "podUID"}), GetString(status, {"claim", "at"})};
+  }
+  for (const Json& restore : GetArray(status, {"restores"})) out.status.restores.push_back(ReadRestore(restore));
+  return out;
+}
+
+const Condition* Checkpoint::Ready() const {
+  for (const Condition& condition : status.conditions) {
+    if (condition.type == "Ready") return &condition;
+  }
+  return nullptr;
+}
+
+Json ToJson(const Condition& condition) {
+  return {{"type", condition.type},
+          {"status", condition.status},
+          {"reason", condition.reason},
+          {"message", condition.message},
+          {"lastTransitionTime", condition.last_transition_time},
+          {"observedGeneration", condition.observed_generation}};
+}
+
+Json ToJson(const Claim& claim) { return {{"podName", claim.pod_name}, {"podUID", claim.pod_uid}, {"at", claim.at}}; }
+
+Json ToJson(const Restore& restore) {
+  Json json = {{"podName", restore.pod_name}, {"at", restore.at}, {"outcome", restore.outcome}, {"seconds", restore.seconds}};
+  SetUnlessEmpty(json, "node", restore.node);
+  SetUnlessEmpty(json, "reason", restore.reason);
+  return json;
+}
+
+Json ToJson(const Owner& owner) {
+  Json json = {{"kind", owner.kind}, {"name", owner.name}, {"uid", owner.uid}};
+  SetUnlessEmpty(json, "templateHash", owner.template_hash);
+  SetUnlessEmpty(json, "ordinal", owner.ordinal);
+  return json;
+}
+
+Json ToJson(const CheckpointContainer& container) {
+  Json json = {{"name", container.name}, {"image", container.image}, {"pages", container.pages}, {"restorable", container.restorable}};
+  SetUnlessEmpty(json, "imageDigest", container.image_digest);
+  SetUnlessEmpty(json, "reason", container.reason);
+  return json;
+}
+
+Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes) {
+  return {{"memory", memory_bytes}, {"files", files_bytes}, {"stored", stored_bytes}};
+}
+
+Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms) {
+  auto text = [](int64_t ms) { return FormatDuration(std::chrono::milliseconds(ms)); };
+  return {{"frozen", text(frozen_ms)}, {"dump", text(dump_ms)}, {"store", text(store_ms)}};
+}
+
+Json ProgressJson(int64_t bytes, int64_t total) { return {{"bytes", bytes}, {"total", total}}; }
+
+Json SummaryJson(int64_t size_bytes, int64_t stored_bytes) {
+  auto text = [](int64_t bytes) -> std::string {
+    if (bytes < (1 << 10)) return std::to_string(bytes);
+    if (bytes < (10 << 20)) return std::to_string(bytes >> 10) + "Ki";
+    if (bytes < (10LL << 30)) return std::to_string(bytes >> 20) + "Mi";
+    return std::to_string(bytes >> 30) + "Gi";
+  };
+  return {{"size", text(size_bytes)}, {"stored", text(stored_bytes)}};
+}
+
+Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now) {
+  Condition ready{"Ready", phase == Phase::kReady ? "True" : "False", reason, message, FormatTime(now), previous.meta.generation};
+  Json conditions = Json::array();
+  // A merge patch replaces the whole list, so the others go with it.
+  for (const Condition& condition : previous.status.conditions) {
+    if (condition.type != "Ready") conditions.push_back(ToJson(condition));
+  }
+  const Condition* before = previous.Ready();
+  if (before != nullptr && before->status == ready.status && !before->last_transition_time.empty()) {
+    ready.last_transition_time = before->last_transition_time;
+  }
+  conditions.push_back(ToJson(ready));
+  return {{"status", {{"phase", PhaseName(phase)}, {"conditions", conditions}}}};
+}
+
+std::string CheckpointName(Trigger trigger, const std::string& pod_name, const std::string& pod_uid, int ordinal) {
+  const std::string head = Lower(TriggerName(trigger)) + "-";
+  std::string tail = "-" + pod_uid.substr(0, 8);
+  if (ordinal > 0) tail += "-" + std::to_string(ordinal);
+  if (head.size() + pod_name.size() + tail.size() <= kMaxName) return head + pod_name + tail;
+  char hash[12];
+  std::snprintf(hash, sizeof hash, "-%08x", Fingerprint(pod_name));
+  tail = hash + tail;
+  std::string cut = pod_name.substr(0, kMaxName - head.size() - tail.size());
+  // A label of a DNS name ends neither in '-' nor in '.'.
+  while (!cut.empty() && (cut.back() == '-' || cut.back() == '.')) cut.pop_back();
+  return head + cut + tail;
+}
+
+}  // namespace holdfast::api

@@ -1,0 +1,41 @@
+{{- define "holdfast.labels" -}}
+app.kubernetes.io/name: holdfast
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "holdfast.selector" -}}
+app.kubernetes.io/name: holdfast
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{- define "holdfast.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{ .Values.image.repository }}:{{ $tag }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- define "holdfast.user" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:holdfast-{{ .component }}
+{{- end }}
+
+{{- define "holdfast.storeUrl" -}}
+https://holdfast-store.{{ .Release.Namespace }}.svc:8443
+{{- end }}
+
+{{- /* Bytes of a quantity such as 80Gi; the store's flag takes a number. */}}
+{{- define "holdfast.bytes" -}}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $suffix := regexFind "[A-Za-z]*$" (toString .) -}}
+{{- mul (regexFind "^[0-9]+" (toString .) | int64) (get $factors $suffix) -}}
+{{- end }}
+
+{{- define "holdfast.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}

@@ -1,0 +1,198 @@
+#include "controller/app.h"
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/log.h"
+#include "controller/certificate_keeper.h"
+#include "controller/eviction_webhook.h"
+#include "controller/leadership.h"
+#include "controller/pod_webhook.h"
+#include "controller/store_client.h"
+#include "kube/lease.h"
+
+namespace holdfast::controller {
+namespace {
+
+constexpr Duration kPoll = std::chrono::milliseconds(50), kRetry = std::chrono::seconds(2);
+const kube::Resource kSelfSubjectReviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
+
+std::unique_ptr<kube::Transport> StoreTransport(const AppOptions& options) {
+  if (options.store_url.empty()) return nullptr;
+  kube::ClientConfig config;
+  config.server = options.store_url;
+  config.ca_file = options.store_ca_file;
+  config.token_file = options.store_token_file;
+  return kube::MakeCurlTransport(std::move(config));
+}
+
+CertificateOptions Certificates(const AppOptions& options) {
+  CertificateOptions certificates;
+  certificates.ns = options.ns;
+  certificates.webhook_hosts = ServiceHosts("holdfast-webhook", options.ns);
+  certificates.webhook_hosts.insert(certificates.webhook_hosts.end(), options.webhook_hosts.begin(), options.webhook_hosts.end());
+  certificates.store_hosts = ServiceHosts("holdfast-store", options.ns);
+  certificates.mutating_configuration = options.mutating_configuration;
+  certificates.validating_configuration = options.validating_configuration;
+  return certificates;
+}
+
+}  // namespace
+
+struct App::Impl {
+  Impl(kube::ClientConfig api_server, AppOptions given)
+      : options(std::move(given)),
+        client(kube::MakeCurlTransport(std::move(api_server))),
+        events(client, "holdfast-controller", options.identity),
+        store(StoreTransport(options)),
+        caches(client),
+        context{caches, client, events, client.clock(), [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
+        leadership(caches, context, metrics, store, options.max_drains_per_node),
+        creator(client),
+        keeper(client, Certificates(options), [this](const KeyPair& pair) {
+          const Status status = webhooks.SetCertificate(pair.cert_pem, pair.key_pem);
+          if (!status.ok()) LogError("the webhooks' certificate cannot be used", {{"error", status.ToString()}});
+        }) {}
+
+  // Our own evictions pass our own webhook, so we have to know who we are.
+  std::string OwnUsername(std::stop_token stop) {
+    if (!options.own_username.empty()) return options.own_username;
+    const std::string fallback = "system:serviceaccount:" + options.ns + ":holdfast-controller";
+    while (!stop.stop_requested()) {
+      kube::CallOptions call;
+      call.timeout = std::chrono::seconds(5);
+      call.stop = stop;
+      auto review =
+          client.Create(kSelfSubjectReviews, "", {{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "SelfSubjectReview"}}, call);
+      if (review.ok()) return GetString(*review, {"status", "userInfo", "username"}, fallback);
+      LogWarning("cannot ask who we are", {{"error", review.status().ToString()}});
+      if (review.status().code() == Code::kPermissionDenied || review.status().code() == Code::kNotFound) break;
+      client.clock().Sleep(kRetry, stop);
+    }
+    return fallback;
+  }
+
+  Status StartPages() {
+    pages.Serve("/metrics", [this] { return std::pair(200, metrics.Text(caches.checkpoints.List())); });
+    pages.Serve("/healthz", [] { return std::pair(200, std::string("ok\n")); });
+    pages.Serve("/readyz", [this] {
+      if (ready) return std::pair(200, std::string("ok\n"));
+      const std::string unsynced = caches.Unsynced();
+      return std::pair(503, unsynced.empty() ? std::string("waiting for the webhooks' certificate\n") : "not synced: " + unsynced + "\n");
+    });
+    return pages.StartPlain(options.listen, options.metrics_port);
+  }
+
+  Status StartWebhooks(const std::string& username) {
+    pod_webhook =
+        std::make_unique<PodWebhook>(caches, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
+    eviction_webhook = std::make_unique<EvictionWebhook>(
+        context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return store.down(); }});
+    webhooks.Handle("/mutate-pods", metrics.Measured("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); }));
+    webhooks.Handle("/evictions",
+                    metrics.Measured("/evictions", [this](const auto& request) { return eviction_webhook->Handle(request); }));
+    return webhooks.Start(options.listen, options.webhook_port);
+  }
+
+  void StartLeading() {
+    if (!options.leader_elect) {
+      leadership.Start();
+      leading = true;
+      return;
+    }
+    kube::LeaseOptions lease{options.ns, "holdfast-controller", options.identity};
+    lease.lease_duration = options.lease_duration;
+    lease.renew_deadline = options.renew_deadline;
+    lease.renew_every = options.renew_every;
+    elector = std::make_unique<kube::LeaderElector>(
+        client, lease,
+        [this](int64_t) {
+          leadership.Start();
+          leading = true;
+        },
+        [this] {
+          leading = false;
+          leadership.Stop();
+          lost.request_stop();
+        });
+    elector->Start();
+  }
+
+  Status Run(std::stop_token stop) {
+    HF_RETURN_IF_ERROR(StartPages());
+    keeper.Start();
+    store.Start();
+    caches.Start();
+    const std::string username = OwnUsername(stop);
+    LogInfo("waiting for the caches", {{"user", username}});
+    while (!(caches.synced() && keeper.ready())) {
+      if (!client.clock().Sleep(kPoll, stop)) return Status::Ok();
+    }
+    HF_RETURN_IF_ERROR(StartWebhooks(username));
+    ready = true;
+    LogInfo("ready", {{"webhooks", webhooks.port()}, {"pages", pages.port()}});
+
+    StartLeading();
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::stop_callback on_stop(stop, [&] {
+      std::lock_guard lock(mutex);
+      wake.notify_all();
+    });
+    std::stop_callback on_lost(lost.get_token(), [&] {
+      std::lock_guard lock(mutex);
+      wake.notify_all();
+    });
+    {
+      std::unique_lock lock(mutex);
+      wake.wait(lock, [&] { return stop.stop_requested() || lost.stop_requested(); });
+    }
+    return stop.stop_requested() ? Status::Ok() : Status(Code::kFailedPrecondition, "the lease was lost: another replica may lead");
+  }
+
+  // In this order: nobody asks us any more, nothing is decided any more, nothing is read any more.
+  void Stop() {
+    ready = false;
+    webhooks.Stop();
+    if (elector) elector->Stop();
+    leadership.Stop();
+    creator.Stop();
+    keeper.Stop();
+    store.Stop();
+    caches.Stop();
+    pages.Stop();
+  }
+
+  const AppOptions options;
+  kube::Client client;
+  kube::EventRecorder events;
+  Metrics metrics;
+  StoreClient store;
+  Caches caches;
+  reconcilers::Context context;
+  Leadership leadership;
+  CheckpointCreator creator;
+  std::unique_ptr<PodWebhook> pod_webhook;
+  std::unique_ptr<EvictionWebhook> eviction_webhook;
+  kube::AdmissionServer webhooks, pages;
+  CertificateKeeper keeper;
+  std::unique_ptr<kube::LeaderElector> elector;
+  std::stop_source lost;  // the lease
+  std::atomic<bool> ready = false, leading = false;
+};
+
+App::App(kube::ClientConfig api_server, AppOptions options) : impl_(std::make_unique<Impl>(std::move(api_server), std::move(options))) {}
+App::~App() { impl_->Stop(); }
+
+Status App::Run(std::stop_token stop) {
+  Status status = impl_->Run(stop);
+  impl_->Stop();
+  return status;
+}
+
+bool App::ready() const { return impl_->ready; }
+bool App::leading() const { return impl_->leading; }
+int App::webhook_port() const { return impl_->webhooks.port(); }
+int App::metrics_port() const { return impl_->pages.port(); }
+
+}  // namespace holdfast::controller

@@ -1,0 +1,56 @@
+// Keeps the certificates of Holdfast: its CA (Secret holdfast-ca, and ConfigMap holdfast-ca for whoever verifies), one for the webhooks and
+// one for the store, all in our namespace, each renewed long before it ends; and the caBundle in the two webhook configurations. Every
+// replica runs one: whoever writes first wins, the others take what is there.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "controller/certificates.h"
+#include "kube/client.h"
+#include "kube/objects.h"
+
+namespace holdfast::controller {
+
+struct CertificateOptions {
+  std::string ns;
+  std::string webhook_secret = "holdfast-webhook-tls", store_secret = "holdfast-store-tls";
+  std::vector<std::string> webhook_hosts, store_hosts;
+  std::string mutating_configuration = "holdfast", validating_configuration = "holdfast";
+};
+
+// The names under which a Service is reached from inside the cluster.
+std::vector<std::string> ServiceHosts(const std::string& service, const std::string& ns);
+
+class CertificateKeeper {
+ public:
+  // `on_certificate` gets the webhooks' certificate whenever it is new.
+  CertificateKeeper(kube::Client& client, CertificateOptions options, std::function<void(const KeyPair&)> on_certificate);
+  ~CertificateKeeper();
+  void Start();
+  void Stop();
+  bool ready() const { return ready_; }  // the webhooks' certificate is there and its CA is published
+  // One round: everything there, valid and published. Called by the thread; by tests directly.
+  Status Ensure(std::stop_token stop);
+
+ private:
+  struct Ca {
+    KeyPair pair;
+    std::string bundle;  // the present one, then the one before
+  };
+  Result<Ca> EnsureCa(std::stop_token stop);
+  Result<KeyPair> EnsureServer(const Ca& ca, const std::string& secret, const std::vector<std::string>& hosts, std::stop_token stop);
+  Status PublishBundle(const std::string& bundle, std::stop_token stop);
+  Status PatchConfiguration(const kube::Resource& resource, const std::string& name, const std::string& bundle, std::stop_token stop);
+
+  kube::Client& client_;
+  const CertificateOptions options_;
+  const std::function<void(const KeyPair&)> on_certificate_;
+  std::string given_;  // the certificate that on_certificate got last
+  std::atomic<bool> ready_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace holdfast::controller

@@ -1,0 +1,136 @@
+#include "controller/eviction_webhook.h"
+
+#include "base/log.h"
+
+namespace holdfast::controller {
+namespace {
+
+using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions on what View shows
+
+constexpr size_t kMaxQueued = 1024;
+constexpr size_t kMaxTold = 4096;
+constexpr Duration kCreateTimeout = std::chrono::seconds(10);
+
+kube::AdmissionResponse TooManyRequests(std::string message) {
+  kube::AdmissionResponse response;
+  response.allowed = false;
+  response.code = 429;
+  response.reason = "TooManyRequests";
+  response.message = std::move(message);
+  return response;
+}
+
+std::string LabelOf(const kube::ObjectMeta& meta, const char* key) {
+  auto label = meta.labels.find(key);
+  return label == meta.labels.end() ? "" : label->second;
+}
+
+}  // namespace
+
+CheckpointCreator::CheckpointCreator(kube::Client& client) : client_(client), thread_([this](std::stop_token stop) { Run(stop); }) {}
+CheckpointCreator::~CheckpointCreator() { Stop(); }
+
+void CheckpointCreator::Stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointCreator::Ask(Json checkpoint) {
+  const std::string key = GetString(checkpoint, {"metadata", "namespace"}) + "/" + GetString(checkpoint, {"metadata", "name"});
+  {
+    std::lock_guard lock(mutex_);
+    if (queue_.size() >= kMaxQueued || !queued_.insert(key).second) return;
+    queue_.push_back(std::move(checkpoint));
+  }
+  wake_.notify_one();
+}
+
+void CheckpointCreator::Run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    Json checkpoint;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); })) return;
+      checkpoint = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    const std::string ns = GetString(checkpoint, {"metadata", "namespace"}), name = GetString(checkpoint, {"metadata", "name"});
+    kube::CallOptions options;
+    options.timeout = kCreateTimeout;
+    options.stop = stop;
+    auto created = client_.Create(api::Checkpoint::kResource, ns, checkpoint, options);
+    if (created.ok()) {
+      LogInfo("checkpoint asked for by an eviction", {{"checkpoint", ns + "/" + name}});
+    } else if (created.status().code() != Code::kAlreadyExists) {
+      LogError("cannot create a checkpoint for an eviction; the next request tries again",
+               {{"checkpoint", ns + "/" + name}, {"error", created.status().ToString()}});
+    }
+    std::lock_guard lock(mutex_);
+    queued_.erase(ns + "/" + name);
+  }
+}
+
+Json DrainCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::string>& containers, Duration deadline) {
+  Json spec = {{"podRef", {{"name", pod.meta.name}, {"uid", pod.meta.uid}}},
+               {"final", true},
+               {"trigger", "Drain"},
+               {"deadline", FormatDuration(deadline)}};
+  if (!containers.empty()) spec["containers"] = containers;
+  return {{"apiVersion", api::Checkpoint::kResource.ApiVersion()},
+          {"kind", "Checkpoint"},
+          {"metadata",
+           {{"name", api::CheckpointName(api::Trigger::kDrain, pod.meta.name, pod.meta.uid, ordinal)},
+            {"namespace", pod.meta.ns},
+            {"finalizers", {kContentFinalizer}},
+            {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
+          {"spec", spec}};
+}
+
+bool EvictionWebhook::FirstTime(const std::string& pod_uid) {
+  std::lock_guard lock(mutex_);
+  if (told_.size() >= kMaxTold) told_.clear();
+  return told_.insert(pod_uid).second;
+}
+
+// Store and controller are needed until the last checkpoint is stored.
+kube::AdmissionResponse EvictionWebhook::LeaveLast(const kube::Pod& pod) const {
+  const std::string component = LabelOf(pod.meta, "app.kubernetes.io/component");
+  if (component != "store" && component != "controller") return {};
+  const WallTime now = context_.clock.Wall();
+  size_t storing = 0;
+  for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
+    const bool pod_there = GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid) != nullptr;
+    if (pod_there && !c->done() && now < DeadlineOf(*c) + kAgentGrace) ++storing;
+  }
+  if (storing == 0) return {};
+  return TooManyRequests("holdfast: the " + component + " leaves after " + std::to_string(storing) + " checkpoint" +
+                         (storing == 1 ? "" : "s") + " that " + (storing == 1 ? "is" : "are") + " being stored");
+}
+
+kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& request) {
+  if (request.operation != "CREATE" || request.subresource != "eviction") return {};
+  if (!options_.own_username.empty() && request.username == options_.own_username) return {};
+  drain::EvictionWorld world;
+  world.ns = request.ns;
+  world.name = request.name.empty() ? GetString(request.object, {"metadata", "name"}) : request.name;
+  world.asked_uid = GetString(request.object, {"deleteOptions", "preconditions", "uid"});
+  world.pod = context_.view.GetPod(world.ns, world.name);
+  if (!world.pod) return {};
+  if (world.ns == options_.own_namespace) return LeaveLast(*world.pod);
+
+  const Lineage lineage = Trace(context_.view, *world.pod, world.ns);
+  world.protection = ProtectionOf(context_.view, *world.pod, world.ns, lineage);
+  world.checkpoints = context_.view.CheckpointsOfPod(world.pod->meta.uid);
+  world.node = context_.view.GetNode(world.pod->node_name);
+  world.store_down = options_.store_down && options_.store_down();
+  const drain::EvictionAnswer answer = drain::AnswerEviction(world, context_.clock.Wall());
+  if (!request.dry_run) {
+    if (answer.create) {
+      creator_.Ask(DrainCheckpoint(*world.pod, answer.ordinal, WantedContainers(*world.pod, lineage), options_.deadline));
+    }
+    if (answer.notice && FirstTime(world.pod->meta.uid)) Announce(context_, *answer.notice, world.pod.get(), nullptr);
+  }
+  return answer.allow ? kube::AdmissionResponse{} : TooManyRequests(answer.message);
+}
+
+}  // namespace holdfast::controller

@@ -1,0 +1,62 @@
+// /evictions: holds an eviction back while the pod's checkpoint is made (DESIGN §5). Answers from caches in microseconds; what has to be
+// written goes to a bounded background queue.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "kube/admission.h"
+#include "reconcilers/context.h"
+#include "reconcilers/drain/eviction_answer.h"
+
+namespace holdfast::controller {
+
+// Creates Checkpoints in the background. Every replica may ask for the same one: its name is the request's, so the second finds it there.
+class CheckpointCreator {
+ public:
+  explicit CheckpointCreator(kube::Client& client);
+  ~CheckpointCreator();
+  // Dropped when the queue is full: the drainer comes again.
+  void Ask(Json checkpoint);
+  void Stop();
+
+ private:
+  void Run(std::stop_token stop);
+  kube::Client& client_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<Json> queue_;
+  std::set<std::string> queued_;
+  std::jthread thread_;
+};
+
+struct EvictionWebhookOptions {
+  std::string own_username;   // of the controller: its evictions pass
+  std::string own_namespace;  // store and controller there leave last
+  Duration deadline = std::chrono::seconds(100);
+  std::function<bool()> store_down;
+};
+
+class EvictionWebhook {
+ public:
+  EvictionWebhook(reconcilers::Context context, CheckpointCreator& creator, EvictionWebhookOptions options)
+      : context_(std::move(context)), creator_(creator), options_(std::move(options)) {}
+  kube::AdmissionResponse Handle(const kube::AdmissionRequest& request);
+
+ private:
+  kube::AdmissionResponse LeaveLast(const kube::Pod& pod) const;
+  bool FirstTime(const std::string& pod_uid);
+  reconcilers::Context context_;
+  CheckpointCreator& creator_;
+  const EvictionWebhookOptions options_;
+  std::mutex mutex_;
+  std::set<std::string> told_;  // pods whose event was sent; bounded
+};
+
+// The Checkpoint that a drain asks for.
+Json DrainCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::string>& containers, Duration deadline);
+
+}  // namespace holdfast::controller

@@ -1,0 +1,138 @@
+#include "controller/pod_webhook.h"
+
+#include <algorithm>
+
+#include "reconcilers/claims.h"
+#include "reconcilers/lineage.h"
+#include "reconcilers/support.h"
+
+namespace holdfast::controller {
+namespace {
+
+using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions on what View shows
+
+constexpr char kWaitContainer[] = "holdfast-wait";  // runtime/protocol.h knows it by this name
+
+// RFC 6901.
+std::string EscapePointer(const std::string& key) {
+  std::string out;
+  for (char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+void Add(Json* patch, const std::string& path, Json value) {
+  patch->push_back({{"op", "add"}, {"path", path}, {"value", std::move(value)}});
+}
+
+// The controller alone writes these, with a claim; a pod that comes with one is a copy of another pod, or somebody's try.
+void DropRestoreAnnotations(const Json& pod, Json* patch) {
+  for (const auto& [key, value] : GetObject(pod, {"metadata", "annotations"}).items()) {
+    if (key.starts_with(api::kRestore)) patch->push_back({{"op", "remove"}, {"path", "/metadata/annotations/" + EscapePointer(key)}});
+  }
+}
+
+// The CPU and memory of the pod's first container that asks for any: so the init container changes neither what the pod asks of the
+// scheduler (the larger of the init containers' and the sum of the others') nor its QoS class, and is not throttled as it starts.
+Json WaitResources(const kube::Pod& pod) {
+  auto keep = [](const std::map<std::string, std::string>& amounts) {
+    Json kept = Json::object();
+    for (const char* name : {"cpu", "memory"}) {
+      if (auto found = amounts.find(name); found != amounts.end()) kept[name] = found->second;
+    }
+    return kept;
+  };
+  for (const kube::Container& c : pod.containers) {
+    if (c.limits.empty() && c.requests.empty()) continue;
+    return {{"requests", keep(c.requests)}, {"limits", keep(c.limits)}};
+  }
+  return nullptr;
+}
+
+Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
+  Json container = {{"name", kWaitContainer},
+                    {"image", options.wait_image},
+                    {"imagePullPolicy", "IfNotPresent"},
+                    {"command", {options.wait_command}},
+                    {"terminationMessagePolicy", "FallbackToLogsOnError"},
+                    {"securityContext",
+                     {{"allowPrivilegeEscalation", false},
+                      {"readOnlyRootFilesystem", true},
+                      {"runAsNonRoot", true},
+                      {"runAsUser", 65532},
+                      {"runAsGroup", 65532},
+                      {"capabilities", {{"drop", {"ALL"}}}},
+                      {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
+  if (Json resources = WaitResources(pod); !resources.is_null()) container["resources"] = std::move(resources);
+  return container;
+}
+
+// Does the pod take the place of one whose state is kept, or about to be?
+bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage) {
+  if (!pod.meta.Annotation(api::kFromCheckpoint).empty()) return true;
+  for (const CheckpointPtr& c : view.CheckpointsOfOwner(lineage.owner.uid)) {
+    if (!c->meta.terminating() && SameSeat(c->status.owner, lineage.owner) && HoldsItsPod(*c)) return true;
+  }
+  for (const PodPtr& sibling : view.PodsControlledBy(lineage.parent_uid)) {
+    if (sibling->runtime_class != api::kRuntimeClass) continue;
+    if (lineage.owner.kind == "StatefulSet" && sibling->meta.name != pod.meta.name) continue;
+    if (lineage.owner.kind == "Job" && !SameSeat(Trace(view, *sibling, sibling->meta.ns).owner, lineage.owner)) continue;
+    if (sibling->meta.terminating() && sibling->phase == "Running") return true;
+    for (const CheckpointPtr& c : view.CheckpointsOfPod(sibling->meta.uid)) {
+      if (!c->meta.terminating() && HoldsItsPod(*c)) return true;
+    }
+  }
+  return false;
+}
+
+void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& options, Json* patch) {
+  const Json gate = {{"name", api::kClaimGate}};
+  const auto& gates = pod.scheduling_gates;
+  if (std::find(gates.begin(), gates.end(), api::kClaimGate) == gates.end()) {
+    const bool has_list = Find(object, {"spec", "schedulingGates"}) != nullptr;
+    Add(patch, has_list ? "/spec/schedulingGates/-" : "/spec/schedulingGates", has_list ? gate : Json::array({gate}));
+  }
+  const auto& inits = pod.init_containers;
+  if (std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == kWaitContainer; })) return;
+  const Json container = WaitContainer(options, pod);
+  const bool has_list = Find(object, {"spec", "initContainers"}) != nullptr;
+  Add(patch, has_list ? "/spec/initContainers/0" : "/spec/initContainers", has_list ? container : Json::array({container}));
+}
+
+}  // namespace
+
+kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request) const {
+  kube::AdmissionResponse response;
+  if (request.operation != "CREATE" || request.resource.plural != "pods" || !request.subresource.empty()) return response;
+  const Json& object = request.object;
+  Json patch = Json::array();
+  DropRestoreAnnotations(object, &patch);
+  auto done = [&] {
+    if (!patch.empty()) response.patch = std::move(patch);
+    return response;
+  };
+
+  const kube::Pod pod = kube::Pod::FromJson(object);
+  // A pod that names its node is not scheduled, so neither gate nor node labels would hold it.
+  if (!pod.node_name.empty() || !view_.AnyNodeReady()) return done();
+  if (!pod.runtime_class.empty() && pod.runtime_class != api::kRuntimeClass) return done();
+  if (UnsupportedPod(pod)) return done();
+  const Lineage lineage = Trace(view_, pod, request.ns, options_.live_read);
+  const Protection protection = ProtectionOf(view_, pod, request.ns, lineage);
+  if (!protection.problem.empty()) response.warnings.push_back("holdfast: not protected: " + protection.problem);
+  const bool asked = !pod.meta.Annotation(api::kFromCheckpoint).empty();
+  if (!protection.on && !asked) return done();
+
+  if (pod.runtime_class.empty()) Add(&patch, "/spec/runtimeClassName", api::kRuntimeClass);
+  if (Succeeds(view_, pod, lineage)) AddGate(object, pod, options_, &patch);
+  return done();
+}
+
+}  // namespace holdfast::controller

@@ -1,0 +1,26 @@
+// /mutate-pods: what is changed in a pod before it exists (DESIGN §4.1). Reads caches only, but for the owner of a pod that is not in them
+// yet (at most a second). No side effects; whatever it does not understand, it leaves alone.
+#pragma once
+
+#include "kube/admission.h"
+#include "reconcilers/view.h"
+
+namespace holdfast::controller {
+
+struct PodWebhookOptions {
+  std::string wait_image;
+  std::string wait_command = "holdfast-wait";
+  Duration live_read = std::chrono::seconds(1);
+};
+
+class PodWebhook {
+ public:
+  PodWebhook(const reconcilers::View& view, PodWebhookOptions options) : view_(view), options_(std::move(options)) {}
+  kube::AdmissionResponse Handle(const kube::AdmissionRequest& request) const;
+
+ private:
+  const reconcilers::View& view_;
+  const PodWebhookOptions options_;
+};
+
+}  // namespace holdfast::controller

@@ -1,0 +1,31 @@
+// The two things that the controller asks of the checkpoint store: to forget a manifest, and whether it answers at all.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "kube/http.h"
+#include "reconcilers/checkpoint/reconciler.h"
+
+namespace holdfast::controller {
+
+class StoreClient final : public reconcilers::checkpoint::StoreDeleter {
+ public:
+  // `transport` speaks to the store; null: there is none, and Delete says so.
+  explicit StoreClient(std::unique_ptr<kube::Transport> transport, Clock& clock = Clock::Real());
+  ~StoreClient() override;
+  Status Delete(const std::string& ns, const std::string& manifest_id, std::stop_token stop) override;
+  void Start();  // watching whether it answers
+  void Stop();
+  // Did not answer for half a minute: a restart is shorter, and one failed call proves nothing.
+  bool down() const;
+  void Probe(std::stop_token stop);  // one look
+
+ private:
+  const std::unique_ptr<kube::Transport> transport_;
+  Clock& clock_;
+  std::atomic<int64_t> last_answer_ns_;
+  std::jthread thread_;
+};
+
+}  // namespace holdfast::controller

@@ -1,0 +1,203 @@
+#include "reconcilers/claim/reconciler.h"
+
+#include <algorithm>
+
+#include "base/fault_point.h"
+#include "base/log.h"
+
+namespace holdfast::reconcilers::claim {
+namespace {
+
+constexpr size_t kMaxTold = 4096;
+constexpr int kMaxRounds = 4;  // claim, release, and a lost race or two
+constexpr Duration kAfterConflict = std::chrono::milliseconds(200);
+
+kube::CallOptions Calls(std::stop_token stop) {
+  kube::CallOptions options;
+  options.timeout = std::chrono::seconds(10);
+  options.stop = stop;
+  return options;
+}
+
+Candidate Consider(const View& view, const CheckpointPtr& c) {
+  Candidate candidate{c, GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid), nullptr};
+  if (c->status.claim) candidate.claimant = GetPodWithUid(view, c->meta.ns, c->status.claim->pod_name, c->status.claim->pod_uid);
+  return candidate;
+}
+
+void Replace(World* world, const CheckpointPtr& now) {
+  for (Candidate& candidate : world->candidates) {
+    if (candidate.checkpoint->meta.uid == now->meta.uid) candidate.checkpoint = now;
+  }
+}
+
+}  // namespace
+
+World Reconciler::Look(PodPtr pod) const {
+  World world;
+  const std::string ns = pod->meta.ns;
+  world.lineage = Trace(context_.view, *pod, ns);
+  world.protection = ProtectionOf(context_.view, *pod, ns, world.lineage);
+  std::vector<CheckpointPtr> known = context_.view.CheckpointsOfOwner(world.lineage.owner.uid);
+  if (CheckpointPtr asked = context_.view.GetCheckpoint(ns, pod->meta.Annotation(api::kFromCheckpoint))) known.push_back(std::move(asked));
+  for (CheckpointPtr& claimed : context_.view.CheckpointsClaimedBy(pod->meta.uid)) known.push_back(std::move(claimed));
+  std::set<std::string> seen;
+  for (const CheckpointPtr& c : known) {
+    if (c->meta.ns == ns && seen.insert(c->meta.name).second) world.candidates.push_back(Consider(context_.view, c));
+  }
+  world.pod = std::move(pod);
+  return world;
+}
+
+// A cold start cannot be taken back, so it is decided on what the API server has now, not on a cache that may be behind the webhook's.
+Result<World> Reconciler::LookLive(const World& cached, std::stop_token stop) const {
+  World world = cached;
+  HF_ASSIGN_OR_RETURN(world.pod, ReadPod(context_, cached.pod->meta.ns, cached.pod->meta.name, stop));
+  if (!world.pod || world.pod->meta.uid != cached.pod->meta.uid) {
+    world.pod = nullptr;
+    return world;
+  }
+  HF_ASSIGN_OR_RETURN(std::vector<Json> items, context_.client.List(api::Checkpoint::kResource, {world.pod->meta.ns, "", ""}, Calls(stop)));
+  world.candidates.clear();
+  for (const Json& item : items) {
+    world.candidates.push_back(Consider(context_.view, std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(item))));
+  }
+  world.lineage = Trace(context_.view, *world.pod, world.pod->meta.ns, std::chrono::seconds(1));
+  return world;
+}
+
+Result<bool> Reconciler::PatchPod(const kube::Pod& pod, const api::Checkpoint* restore, std::stop_token stop) {
+  HF_ASSIGN_OR_RETURN(Json live, context_.client.Get(kube::Pod::kResource, pod.meta.ns, pod.meta.name, Calls(stop)));
+  if (GetString(live, {"metadata", "uid"}) != pod.meta.uid) return false;
+  Json gates = Json::array();
+  bool gated = false;
+  for (const Json& gate : GetArray(live, {"spec", "schedulingGates"})) {
+    if (GetString(gate, {"name"}) == api::kClaimGate) {
+      gated = true;
+    } else {
+      gates.push_back(gate);
+    }
+  }
+  if (!gated) return false;
+  Json patch = {{"metadata", {{"resourceVersion", GetString(live, {"metadata", "resourceVersion"})}}},
+                {"spec", {{"schedulingGates", gates}}}};
+  patch["metadata"]["annotations"][api::kRestore] = restore != nullptr ? Json(restore->meta.name) : Json(nullptr);
+  if (restore != nullptr) {
+    // A gated pod's nodeSelector may be added to, which tightens it as a node affinity would, in one flat field.
+    const std::string arch = GetString(restore->status.platform, {"arch"});
+    const Json& selector = GetObject(live, {"spec", "nodeSelector"});
+    if (!arch.empty() && !selector.contains("kubernetes.io/arch")) patch["spec"]["nodeSelector"]["kubernetes.io/arch"] = arch;
+  }
+  auto written = context_.client.Patch(kube::Pod::kResource, pod.meta.ns, pod.meta.name, kube::PatchType::kMerge, patch, Calls(stop));
+  if (!written.ok()) return written.status().With("opening the gate of pod " + pod.meta.Key());
+  return true;
+}
+
+Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token stop) {
+  bool live = false;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const Step step = Next(world, context_.clock.Wall());
+    switch (step.action) {
+      case Action::kNothing:
+        return kube::ReconcileResult{step.again};
+      case Action::kWait:
+        if (step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
+        return kube::ReconcileResult{step.again};
+      case Action::kClaim:
+      case Action::kUnclaim: {
+        std::optional<api::Claim> claim;
+        if (step.action == Action::kClaim) claim = api::Claim{world.pod->meta.name, world.pod->meta.uid, FormatTime(context_.clock.Wall())};
+        auto written = WriteClaim(context_, *step.checkpoint, claim, stop);
+        if (written.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+        if (!written.ok()) return written.status();
+        HF_FAULT_POINT("controller.claimed");
+        LogInfo(claim ? "claimed" : "claim dropped",
+                {{"checkpoint", step.checkpoint->meta.Key()}, {"pod", world.pod->meta.name}, {"why", step.why}});
+        Replace(&world, *written);
+        break;
+      }
+      case Action::kCold:
+        if (!live) {
+          live = true;
+          HF_ASSIGN_OR_RETURN(world, LookLive(world, stop));
+          break;
+        }
+        [[fallthrough]];
+      case Action::kRelease: {
+        const api::Checkpoint* restore = step.action == Action::kRelease ? step.checkpoint.get() : nullptr;
+        auto opened = PatchPod(*world.pod, restore, stop);
+        if (opened.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+        if (opened.status().code() == Code::kNotFound) return kube::ReconcileResult{};
+        if (!opened.ok()) return opened.status();
+        if (!*opened) return kube::ReconcileResult{};
+        LogInfo("gate opened",
+                {{"pod", world.pod->meta.Key()}, {"restore", restore != nullptr ? restore->meta.name : ""}, {"why", step.why}});
+        if (step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
+        return kube::ReconcileResult{};
+      }
+    }
+  }
+  return kube::ReconcileResult{kAfterConflict};
+}
+
+Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c, std::stop_token stop) {
+  for (const api::Condition& condition : c->status.conditions) {
+    if (condition.type == "ColdStart") return Status::Ok();
+  }
+  const std::string text = "pod " + pod.meta.name + " started without the state in Checkpoint " + c->meta.name +
+                           ", because Holdfast did not answer when it was created. To continue from the checkpoint (what the pod did since "
+                           "is lost): kubectl -n " +
+                           pod.meta.ns + " delete pod " + pod.meta.name;
+  auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge,
+                                      {{"spec", {{"pinned", true}}}}, Calls(stop));
+  if (!pinned.ok()) return pinned.status();
+  Json conditions = Json::array();
+  for (const api::Condition& condition : c->status.conditions) conditions.push_back(api::ToJson(condition));
+  conditions.push_back(
+      api::ToJson(api::Condition{"ColdStart", "True", "WebhookMissed", text, FormatTime(context_.clock.Wall()), c->meta.generation}));
+  HF_RETURN_IF_ERROR(PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", conditions}}}}, stop).status());
+  Announce(context_, Notice{true, "ColdStart", text, true, true}, &pod, c.get());
+  return Status::Ok();
+}
+
+bool Reconciler::FirstTime(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  if (told_.size() >= kMaxTold) told_.clear();
+  return told_.insert(what).second;
+}
+
+Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, std::stop_token stop) {
+  const kube::ObjectKey name = kube::ObjectKey::Parse(key);
+  PodPtr pod = context_.view.GetPod(name.ns, name.name);
+  if (!pod || pod->meta.terminating()) return kube::ReconcileResult{};
+  World world = Look(pod);
+  if (!world.protection.problem.empty() && FirstTime(pod->meta.uid)) {
+    Announce(context_, Notice{true, "Misconfigured", "not protected: " + world.protection.problem, true, false}, pod.get(), nullptr);
+  }
+  if (Gated(*pod)) return OpenGate(std::move(world), stop);
+  if (!world.protection.on || world.candidates.empty()) return kube::ReconcileResult{};
+  if (CheckpointPtr beside = ColdBeside(world, context_.clock.Wall())) {
+    Status reported = ReportColdBeside(*pod, beside, stop);
+    if (reported.code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+    HF_RETURN_IF_ERROR(reported);
+  }
+  const auto born = ParseTime(pod->meta.creation_timestamp);
+  const bool young = born && context_.clock.Wall() - *born < std::chrono::seconds(30);
+  return kube::ReconcileResult{young ? std::optional<Duration>(std::chrono::seconds(5)) : std::nullopt};
+}
+
+Result<kube::ReconcileResult> Reconciler::ReconcileCheckpoint(const std::string& key, std::stop_token stop) {
+  const kube::ObjectKey name = kube::ObjectKey::Parse(key);
+  CheckpointPtr c = context_.view.GetCheckpoint(name.ns, name.name);
+  if (!c || c->meta.terminating() || !Abandoned(Consider(context_.view, c))) return kube::ReconcileResult{};
+  HF_ASSIGN_OR_RETURN(PodPtr claimant, ReadPod(context_, name.ns, c->status.claim->pod_name, stop));
+  if (claimant && claimant->meta.uid == c->status.claim->pod_uid) return kube::ReconcileResult{std::chrono::seconds(2)};
+  auto written = WriteClaim(context_, *c, std::nullopt, stop);
+  if (written.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+  if (!written.ok()) return written.status();
+  LogInfo("claim dropped",
+          {{"checkpoint", key}, {"pod", c->status.claim->pod_name}, {"why", "the pod vanished before it restored anything"}});
+  return kube::ReconcileResult{};
+}
+
+}  // namespace holdfast::reconcilers::claim

@@ -1,0 +1,33 @@
+// Runs reconcilers/claim/step.h: for pods (their gate, a cold start beside a checkpoint, malformed annotations) and for Checkpoints (claims
+// whose pod vanished).
+#pragma once
+
+#include <mutex>
+#include <set>
+
+#include "reconcilers/claim/step.h"
+#include "reconcilers/context.h"
+
+namespace holdfast::reconcilers::claim {
+
+class Reconciler {
+ public:
+  explicit Reconciler(Context context) : context_(std::move(context)) {}
+  Result<kube::ReconcileResult> ReconcilePod(const std::string& key, std::stop_token stop);
+  Result<kube::ReconcileResult> ReconcileCheckpoint(const std::string& key, std::stop_token stop);
+
+ private:
+  World Look(PodPtr pod) const;
+  Result<World> LookLive(const World& cached, std::stop_token stop) const;
+  Result<kube::ReconcileResult> OpenGate(World world, std::stop_token stop);
+  // Opens the gate; `restore` null: cold. False when the pod is not behind it any more.
+  Result<bool> PatchPod(const kube::Pod& pod, const api::Checkpoint* restore, std::stop_token stop);
+  Status ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop);
+  bool FirstTime(const std::string& what);
+
+  Context context_;
+  std::mutex mutex_;
+  std::set<std::string> told_;  // bounded; an event too many does no harm
+};
+
+}  // namespace holdfast::reconcilers::claim

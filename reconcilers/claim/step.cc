@@ -1,0 +1,176 @@
+#include "reconcilers/claim/step.h"
+
+#include <algorithm>
+
+namespace holdfast::reconcilers::claim {
+namespace {
+
+using api::Phase;
+using std::chrono::seconds;
+
+constexpr Duration kPoll = seconds(2);
+constexpr Duration kHoldPoll = seconds(30);
+// Ready, but its pod still stands: the drain evicts it or takes it back within half of this.
+constexpr Duration kReadyPatience = seconds(60);
+constexpr Duration kFailureIsNews = std::chrono::hours(1);
+constexpr Duration kSettle = seconds(10);  // how long a pod must have existed to count as running cold
+
+Step Do(Action action, CheckpointPtr checkpoint, std::string why) {
+  Step step;
+  step.action = action;
+  step.checkpoint = std::move(checkpoint);
+  step.why = std::move(why);
+  return step;
+}
+
+Step Wait(std::string why, Duration again = kPoll) {
+  Step step = Do(Action::kWait, nullptr, std::move(why));
+  step.again = again;
+  return step;
+}
+
+Step Cold(CheckpointPtr checkpoint, const std::string& why) {
+  Step step = Do(Action::kCold, std::move(checkpoint), why);
+  step.notice = Notice{true, "ColdStart", "starts without its predecessor's state: " + why, true, step.checkpoint != nullptr};
+  return step;
+}
+
+// Why the pod cannot take this checkpoint, by its containers and volumes; nothing when it can.
+std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
+  for (const api::CheckpointContainer& kept : c.status.containers) {
+    if (!kept.restorable && !kept.reason.empty()) return "its container " + kept.name + " cannot be restored: " + kept.reason;
+    const auto& have = w.pod->containers;
+    if (!std::any_of(have.begin(), have.end(), [&](const kube::Container& own) { return own.name == kept.name; })) {
+      return "it holds container " + kept.name + ", which this pod does not have";
+    }
+  }
+  if (c.spec.final || w.protection.policy->spec.restore.volumes != api::Volumes::kFinalOnly) return std::nullopt;
+  for (const kube::Volume& volume : w.pod->volumes) {
+    if (volume.type != "persistentVolumeClaim") continue;
+    for (const kube::Container& container : w.pod->containers) {
+      for (const kube::VolumeMount& mount : container.mounts) {
+        if (mount.name == volume.name && !mount.read_only) {
+          return "its memory is older than the persistent volume " + volume.claim_name +
+                 " (set restore.volumes: IgnoreDrift in its RestorePolicy if that does no harm)";
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The user named a checkpoint. What does not fit is held, not started cold: starting cold is what they did not ask for.
+Step Hold(const World& w, CheckpointPtr checkpoint, const std::string& name, const std::string& why) {
+  const std::string text = std::string(api::kFromCheckpoint) + ": " + name.substr(0, 253) + " cannot be followed: " + why;
+  const api::RestorePolicy& policy = *w.protection.policy;
+  if (!policy.meta.name.empty() && policy.spec.restore.on_failure == api::OnFailure::kColdStart) return Cold(std::move(checkpoint), text);
+  Step step = Wait(text, kHoldPoll);
+  step.notice = Notice{true, "CannotRestore",
+                       text + "; the pod waits. Name another Checkpoint, or remove the annotation and create the pod again", true, false};
+  return step;
+}
+
+Step NextAsked(const World& w, const std::string& name, WallTime now) {
+  auto found = std::find_if(w.candidates.begin(), w.candidates.end(), [&](const Candidate& c) { return c.checkpoint->meta.name == name; });
+  if (found == w.candidates.end()) return Hold(w, nullptr, name, "there is no such Checkpoint in namespace " + w.pod->meta.ns);
+  const api::Checkpoint& c = *found->checkpoint;
+  if (c.meta.terminating()) return Hold(w, found->checkpoint, name, "it is being deleted");
+  if (c.status.phase == Phase::kFailed) {
+    const api::Condition* ready = c.Ready();
+    return Hold(w, found->checkpoint, name, "it failed: " + (ready != nullptr ? ready->message : "no reason given"));
+  }
+  if (c.status.phase != Phase::kReady) {
+    if (now >= DeadlineOf(c) + kAgentGrace) return Hold(w, found->checkpoint, name, "it was not done by its deadline");
+    return Wait("Checkpoint " + name + " is " + std::string(api::PhaseName(c.status.phase)));
+  }
+  if (auto why = Misfit(w, c)) return Hold(w, found->checkpoint, name, *why);
+  if (c.status.claim) {
+    // State that ran on must not come twice; a snapshot of a pod that was left running may be used again when its last user is gone.
+    const bool used_up = !c.spec.final && !found->claimant && OutcomeOfClaim(c) != nullptr;
+    if (used_up) return Do(Action::kUnclaim, found->checkpoint, "its last user is gone");
+    return Hold(w, found->checkpoint, name, "pod " + c.status.claim->pod_name + " has claimed it, and one checkpoint restores one pod");
+  }
+  if (c.spec.final && found->pod && !found->pod->meta.terminating()) {
+    return Hold(w, found->checkpoint, name, "its pod " + c.spec.pod_name + " still exists: delete or evict it first");
+  }
+  return Do(Action::kClaim, found->checkpoint, "asked for by " + std::string(api::kFromCheckpoint));
+}
+
+std::string SeatText(const World& w) { return w.lineage.owner.kind + " " + w.pod->meta.ns + "/" + w.lineage.owner.name; }
+
+Step NextOwn(const World& w, WallTime now) {
+  CheckpointPtr best, failed;
+  std::string wait, misfit = "no checkpoint of " + SeatText(w) + " can be restored";
+  for (const Candidate& candidate : w.candidates) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    if (!SameSeat(c.status.owner, w.lineage.owner) || c.meta.terminating() || c.spec.pod_uid == w.pod->meta.uid) continue;
+    if (c.status.phase == Phase::kFailed && c.spec.final && now - CompletedAt(c) < kFailureIsNews) {
+      if (!failed || Newer(candidate.checkpoint, failed)) failed = candidate.checkpoint;
+    }
+    if (!HoldsItsPod(c)) continue;
+    if (c.status.phase != Phase::kReady) {
+      if (now < DeadlineOf(c) + kAgentGrace) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
+      continue;
+    }
+    if (auto why = Misfit(w, c)) {
+      misfit = "checkpoint " + c.meta.name + ": " + *why;
+      continue;
+    }
+    const auto max_age = w.protection.policy->spec.restore.max_age;
+    if (max_age && now - CompletedAt(c) > *max_age) {
+      misfit = "checkpoint " + c.meta.name + " is older than restore.maxAge " + FormatDuration(*max_age) + " allows";
+      continue;
+    }
+    if (candidate.pod && !candidate.pod->meta.terminating()) {
+      if (now - CompletedAt(c) < kReadyPatience) wait = "its predecessor " + c.spec.pod_name + " is being evicted";
+      continue;
+    }
+    if (!best || Newer(candidate.checkpoint, best)) best = candidate.checkpoint;
+  }
+  if (best) return Do(Action::kClaim, best, "the newest final checkpoint of " + SeatText(w));
+  if (!wait.empty()) return Wait(wait);
+  if (failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
+  return Cold(nullptr, misfit);
+}
+
+}  // namespace
+
+bool Gated(const kube::Pod& pod) {
+  return std::find(pod.scheduling_gates.begin(), pod.scheduling_gates.end(), api::kClaimGate) != pod.scheduling_gates.end();
+}
+
+Step Next(const World& seen, WallTime now) {
+  if (!seen.pod || seen.pod->meta.terminating() || !Gated(*seen.pod)) return {};
+  for (const Candidate& candidate : seen.candidates) {
+    const auto& claim = candidate.checkpoint->status.claim;
+    if (claim && claim->pod_uid == seen.pod->meta.uid) return Do(Action::kRelease, candidate.checkpoint, "claimed");
+  }
+  if (!seen.lineage.complete) return Wait("its owner cannot be read");
+  const std::string asked = seen.pod->meta.Annotation(api::kFromCheckpoint);
+  return asked.empty() ? NextOwn(seen, now) : NextAsked(seen, asked, now);
+}
+
+bool Abandoned(const Candidate& candidate) {
+  const api::Checkpoint& c = *candidate.checkpoint;
+  return c.status.phase == Phase::kReady && c.status.claim && !Reclaimed(c) && !candidate.claimant && OutcomeOfClaim(c) == nullptr;
+}
+
+CheckpointPtr ColdBeside(const World& seen, WallTime now) {
+  const kube::Pod& pod = *seen.pod;
+  if (!seen.protection.on || pod.meta.terminating() || Gated(pod) || pod.phase != "Running") return nullptr;
+  const WallTime born = ParseTime(pod.meta.creation_timestamp).value_or(now);
+  if (now - born < kSettle) return nullptr;
+  for (const Candidate& candidate : seen.candidates) {
+    if (candidate.checkpoint->status.claim && candidate.checkpoint->status.claim->pod_uid == pod.meta.uid) return nullptr;
+  }
+  CheckpointPtr found;
+  for (const Candidate& candidate : seen.candidates) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    // A sibling that ran before the checkpoint was taken did not come in its place.
+    if (!Unclaimed(c) || !SameSeat(c.status.owner, seen.lineage.owner) || born < CreatedAt(c) || candidate.pod) continue;
+    if (!found || Newer(candidate.checkpoint, found)) found = candidate.checkpoint;
+  }
+  return found;
+}
+
+}  // namespace holdfast::reconcilers::claim

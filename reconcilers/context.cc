@@ -1,0 +1,52 @@
+#include "reconcilers/context.h"
+
+namespace holdfast::reconcilers {
+namespace {
+
+constexpr Duration kWriteTimeout = std::chrono::seconds(10);
+constexpr Duration kReadTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
+void Announce(const Context& context, const Notice& notice, const kube::Pod* pod, const api::Checkpoint* checkpoint) {
+  auto send = [&](const kube::ObjectReference& about) {
+    if (notice.warning) {
+      context.events.Warning(about, notice.reason, "Holdfast", notice.note);
+    } else {
+      context.events.Normal(about, notice.reason, "Holdfast", notice.note);
+    }
+  };
+  if (notice.on_pod && pod != nullptr) send(kube::ObjectReference::To(kube::Pod::kResource, pod->meta));
+  if (notice.on_checkpoint && checkpoint != nullptr) send(kube::ObjectReference::To(api::Checkpoint::kResource, checkpoint->meta));
+}
+
+Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint& seen, const Json& patch, std::stop_token stop) {
+  Json locked = patch;
+  locked["metadata"]["resourceVersion"] = seen.meta.resource_version;
+  kube::CallOptions options;
+  options.subresource = "status";
+  options.timeout = kWriteTimeout;
+  options.stop = stop;
+  auto written = context.client.Patch(api::Checkpoint::kResource, seen.meta.ns, seen.meta.name, kube::PatchType::kMerge, locked, options);
+  if (!written.ok()) return written.status().With("status of Checkpoint " + seen.meta.Key());
+  if (context.observe) context.observe(*written);
+  return std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(*written));
+}
+
+Result<CheckpointPtr> WriteClaim(const Context& context, const api::Checkpoint& seen, const std::optional<api::Claim>& claim,
+                                 std::stop_token stop) {
+  const Json value = claim ? api::ToJson(*claim) : Json(nullptr);
+  return PatchStatus(context, seen, {{"status", {{"claim", value}}}}, stop);
+}
+
+Result<PodPtr> ReadPod(const Context& context, const std::string& ns, const std::string& name, std::stop_token stop) {
+  kube::CallOptions options;
+  options.timeout = kReadTimeout;
+  options.stop = stop;
+  auto pod = context.client.Get<kube::Pod>(ns, name, options);
+  if (pod.ok()) return std::make_shared<const kube::Pod>(std::move(*pod));
+  if (pod.status().code() == Code::kNotFound) return PodPtr();
+  return pod.status().With("pod " + ns + "/" + name);
+}
+
+}  // namespace holdfast::reconcilers

@@ -1,0 +1,33 @@
+// What every reconciler stands on: the caches, a client for writes, events, time. Owned by the process; thread-safe.
+#pragma once
+
+#include "kube/client.h"
+#include "kube/controller.h"
+#include "kube/events.h"
+#include "reconcilers/text.h"
+#include "reconcilers/view.h"
+
+namespace holdfast::reconcilers {
+
+struct Context {
+  const View& view;
+  kube::Client& client;
+  kube::EventRecorder& events;
+  Clock& clock;
+  // Puts what a write returned into the cache: the next look sees it.
+  std::function<void(const Json& checkpoint)> observe;
+};
+
+// Either may be null.
+void Announce(const Context& context, const Notice& notice, const kube::Pod* pod, const api::Checkpoint* checkpoint);
+
+// status.claim := `claim`, or nothing, if the Checkpoint is still as we saw it. kConflict: it is not.
+Result<CheckpointPtr> WriteClaim(const Context& context, const api::Checkpoint& seen, const std::optional<api::Claim>& claim,
+                                 std::stop_token stop);
+// A merge patch of the status, under the lock that its resourceVersion makes.
+Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint& seen, const Json& patch, std::stop_token stop);
+
+// The pod as the API server has it, or null when there is none. For decisions that a stale cache would get wrong.
+Result<PodPtr> ReadPod(const Context& context, const std::string& ns, const std::string& name, std::stop_token stop);
+
+}  // namespace holdfast::reconcilers

@@ -1,0 +1,53 @@
+#include "reconcilers/drain/gate.h"
+
+namespace holdfast::reconcilers::drain {
+namespace {
+
+constexpr Duration kGrantStands = std::chrono::seconds(30);
+constexpr Duration kDryRunTimeout = std::chrono::seconds(10);
+
+}  // namespace
+
+Traffic Gate::Look(const Seat& me) {
+  Traffic traffic;
+  traffic.max_per_node = max_per_node_;
+  traffic.budgets = context_.view.BudgetsIn(me.checkpoint->meta.ns);
+  for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
+    Seat seat{c, GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid)};
+    if (c->status.phase != api::Phase::kPending) grants_.erase(c->meta.uid);  // seen: the cache speaks for it now
+    if (!seat.pod) continue;
+    const bool granted = UnderWay(*c) || grants_.contains(c->meta.uid) || (c->status.phase == api::Phase::kReady && !Reclaimed(*c));
+    (granted ? traffic.granted : traffic.waiting).push_back(std::move(seat));
+  }
+  std::erase_if(grants_, [&](const auto& grant) { return grant.second <= context_.clock.Mono(); });
+  return traffic;
+}
+
+checkpoint::Admission Gate::Ask(const CheckpointPtr& checkpoint, const PodPtr& pod, std::stop_token stop) {
+  const Seat me{checkpoint, pod};
+  {
+    std::lock_guard lock(mutex_);
+    checkpoint::Admission answer = Admit(me, Look(me));
+    if (!answer.granted) return answer;
+    grants_[checkpoint->meta.uid] = context_.clock.Mono() + kGrantStands;
+  }
+  kube::DeleteOptions del;
+  del.preconditions.uid = pod->meta.uid;
+  kube::CallOptions options;
+  options.dry_run = true;
+  options.timeout = kDryRunTimeout;
+  options.stop = stop;
+  const Status evict = context_.client.Evict(pod->meta.ns, pod->meta.name, del, options);
+  if (evict.ok()) return {true, "", false};
+  GiveBack(*checkpoint);
+  // Only a budget answers 429 here: our own webhook lets us through.
+  const bool budget = evict.code() == Code::kResourceExhausted;
+  return {false, (budget ? "PodDisruptionBudget: " : "its eviction would fail: ") + evict.message(), budget};
+}
+
+void Gate::GiveBack(const api::Checkpoint& checkpoint) {
+  std::lock_guard lock(mutex_);
+  grants_.erase(checkpoint.meta.uid);
+}
+
+}  // namespace holdfast::reconcilers::drain

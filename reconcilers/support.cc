@@ -1,0 +1,54 @@
+#include "reconcilers/support.h"
+
+namespace holdfast::reconcilers {
+namespace {
+
+constexpr std::string_view kGpus[] = {"nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "intel.com/gpu"};
+
+std::optional<std::string> GpuOf(const kube::Pod& pod) {
+  for (const kube::Container& container : pod.containers) {
+    for (const auto& [resource, amount] : container.limits) {
+      for (std::string_view gpu : kGpus) {
+        if (resource.starts_with(gpu) && amount != "0") return "container " + container.name + " has " + resource;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> UnsupportedPod(const kube::Pod& pod) {
+  if (!pod.meta.Annotation("kubernetes.io/config.mirror").empty()) {
+    return "it is a static pod, which the kubelet runs from a file: run it from a Deployment to protect it";
+  }
+  if (!pod.host_users) return "it runs in a user namespace (hostUsers: false), which CRIU cannot restore: remove hostUsers to protect it";
+  if (pod.host_pid)
+    return "it shares the node's process ids (hostPID: true), which another node does not have: remove hostPID to protect it";
+  if (auto gpu = GpuOf(pod)) return "GPU checkpointing is not available on this node (" + *gpu + ")";
+  return std::nullopt;
+}
+
+std::optional<std::string> UnsupportedHere(const kube::Pod& pod, const kube::Node* node, bool final) {
+  if (auto why = UnsupportedPod(pod)) return why;
+  if (final && pod.runtime_class != api::kRuntimeClass) {
+    return "it runs under RuntimeClass \"" + pod.runtime_class + "\" and would run on after the dump: annotate its owner with " +
+           std::string(api::kProtect) + ": \"true\" and restart it to protect it";
+  }
+  if (!pod.runtime_class.empty() && pod.runtime_class != api::kRuntimeClass) {
+    return "it runs under RuntimeClass \"" + pod.runtime_class +
+           "\", whose processes CRIU may not reach: use the default RuntimeClass or holdfast";
+  }
+  if (node == nullptr) return "its node " + pod.node_name + " is not known";
+  auto os = node->meta.labels.find("kubernetes.io/os");
+  if (os != node->meta.labels.end() && os->second != "linux")
+    return "node " + pod.node_name + " runs " + os->second + ", and CRIU exists for Linux only";
+  auto ready = node->meta.labels.find(api::kNodeReady);
+  if (ready == node->meta.labels.end() || ready->second != "ready") {
+    return "node " + pod.node_name + " is not ready for checkpoints (no label " + api::kNodeReady +
+           "=ready): see `kubectl -n holdfast-system get pods -o wide` for its agent";
+  }
+  return std::nullopt;
+}
+
+}  // namespace holdfast::reconcilers

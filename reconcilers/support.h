@@ -1,0 +1,15 @@
+// What cannot be checkpointed, said before anything is frozen.
+#pragma once
+
+#include <optional>
+
+#include "reconcilers/view.h"
+
+namespace holdfast::reconcilers {
+
+// Why this pod can never be checkpointed as it is, and what to do. Nothing: it can, as far as its spec tells.
+std::optional<std::string> UnsupportedPod(const kube::Pod& pod);
+// The same for a checkpoint of it: `final` ones need our RuntimeClass; the node must have passed the agent's probe.
+std::optional<std::string> UnsupportedHere(const kube::Pod& pod, const kube::Node* node, bool final);
+
+}  // namespace holdfast::reconcilers

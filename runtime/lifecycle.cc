@@ -1,0 +1,132 @@
+#include "runtime/lifecycle.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/file.h"
+#include "runtime/dump.h"
+#include "runtime/freezer.h"
+
+namespace holdfast::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration kQuick = std::chrono::seconds(20);
+
+int BecomeRunc(const Runc& runc, const CommandLine& line) { return ReportError(line, runc.Become(line.argv).message()); }
+
+// A damaged intent counts as none: the caller's verb must work.
+std::optional<Intent> IntentOf(const Node& node, const std::string& id) {
+  Result<Intent> intent = node.ReadIntent(id);
+  if (!intent.ok()) return std::nullopt;
+  return *intent;
+}
+
+Status ThawContainer(const std::string& runc_root, const std::string& id) {
+  Result<Freezer> freezer = Freezer::Of(runc_root, id);
+  if (!freezer.ok()) return freezer.status().code() == Code::kNotFound ? Status::Ok() : freezer.status();
+  return freezer->Thaw();
+}
+
+// Waits until the dump of `intent` is complete. kDeadlineExceeded when it is not by its deadline and 5 s more.
+Result<DumpResult> AwaitDump(const Intent& intent) {
+  const auto now = [] { return std::chrono::duration_cast<milliseconds>(Clock::Real().Wall().time_since_epoch()).count(); };
+  Result<DumpRequest> request = ReadDumpRequest(intent.landing);
+  const int64_t until = std::clamp<int64_t>((request.ok() ? request->deadline_unix_ms : now()) + 5000, now(), now() + 3605000);
+  while (true) {
+    Result<DumpResult> result = ReadDumpResult(intent.landing);
+    if (result.ok() || result.status().code() != Code::kNotFound) return result;
+    if (now() >= until) return Status(Code::kDeadlineExceeded, "the dump did not end by its deadline");
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
+}  // namespace
+
+int Start(const Node& node, const Runc& runc, const CommandLine& line) {
+  if (node.IsRestored(line.Id())) {
+    Result<ContainerState> state = runc.State(line.Id());
+    if (state.ok() && state->status == "running") return 0;
+  }
+  return BecomeRunc(runc, line);
+}
+
+int Delete(const Node& node, const Runc& runc, const CommandLine& line) {
+  // Left behind they would name a container that no longer exists; ids are never used twice.
+  Status removed = node.ForgetRestored(line.Id());
+  if (removed.ok()) removed = node.RemoveIntent(line.Id());
+  return BecomeRunc(runc, line);
+}
+
+int PauseOrResume(const Node& node, const Runc& runc, const CommandLine& line) {
+  return IntentOf(node, line.Id()) ? 0 : BecomeRunc(runc, line);
+}
+
+int Kill(const Node& node, const Runc& runc, const CommandLine& line) {
+  std::optional<Intent> intent = IntentOf(node, line.Id());
+  if (!intent || !intent->final) return BecomeRunc(runc, line);
+  Result<DumpResult> dump = AwaitDump(*intent);
+  if (!dump.ok() || !dump->ok) {
+    // Its state is not kept: it gets the signal that it was sent, and time to act on it.
+    Status thawed = ThawContainer(runc.Root(), line.Id());
+    return thawed.ok() ? BecomeRunc(runc, line) : ReportError(line, thawed.message());
+  }
+  std::vector<std::string> args{"kill"};
+  if (line.Value({"all", "a"})) args.emplace_back("--all");
+  args.insert(args.end(), {line.Id(), "KILL"});
+  Result<ProcessResult> killed = runc.Run(args, kQuick);
+  // A frozen process takes the signal only when it runs again; runc does not always see to that on cgroup v1.
+  Status thawed = ThawContainer(runc.Root(), line.Id());
+  if (!killed.ok() || killed->exit_code != 0) return BecomeRunc(runc, line);  // runc says in its own words what it is
+  return thawed.ok() ? 0 : ReportError(line, thawed.message());
+}
+
+int Exec(const Node& node, const Runc& runc, const CommandLine& line) {
+  std::optional<Intent> intent = IntentOf(node, line.Id());
+  if (intent && intent->final)
+    return ReportError(line, "container " + intent->container + " is being checkpointed: nothing can be executed in it");
+  return BecomeRunc(runc, line);
+}
+
+int Checkpoint(const Node& node, const Runc& runc, const CommandLine& line) {
+  std::optional<Intent> intent = IntentOf(node, line.Id());
+  if (!intent) {
+    // A pod that nobody prepared: the archive of the stock path, with the options without which most programs cannot be dumped.
+    std::vector<std::string> argv = line.argv;
+    auto verb = std::find(argv.begin(), argv.end(), "checkpoint");
+    for (const char* flag : {"file-locks", "tcp-established"}) {
+      if (!line.Value({flag}) && verb != argv.end()) verb = argv.insert(verb + 1, std::string("--") + flag) - 1;
+    }
+    return ReportError(line, runc.Become(argv).message());
+  }
+  if (!intent->kubelet) return ReportError(line, "container " + intent->container + " is being checkpointed by holdfast already");
+  LeaveCaller();
+  Result<DumpResult> result = Dumper(node, runc.path()).Run(intent->landing);
+  if (!result.ok()) return ReportError(line, "checkpoint of container " + intent->container + ": " + result.status().message());
+  if (!result->ok)
+    return ReportError(line, "checkpoint of container " + intent->container + ": " + result->reason + ": " + result->message);
+  // containerd wants something to archive.
+  const std::string images = line.Value({"image-path"}).value_or("");
+  Status written = images.empty() ? Status::Ok() : MakeDirs(images);
+  if (written.ok() && !images.empty())
+    written = WriteFileAtomically(images + "/holdfast.json", DumpJson({{"checkpoint", intent->checkpoint_uid}}));
+  return written.ok() ? 0 : ReportError(line, written.message());
+}
+
+int Dump(const Node& node, const Runc& runc, const CommandLine& line) {
+  if (line.arguments.size() != 1 || !line.Id().starts_with('/')) return ReportError(line, "usage: holdfast-runc dump LANDING_DIRECTORY");
+  LeaveCaller();
+  Result<DumpResult> result = Dumper(node, runc.path()).Run(line.Id());
+  if (!result.ok()) return ReportError(line, "dump into " + line.Id() + ": " + result.status().message());
+  return result->ok ? 0 : ReportError(line, "dump into " + line.Id() + ": " + result->reason + ": " + result->message);
+}
+
+int Thaw(const CommandLine& line) {
+  if (line.arguments.size() != 1) return ReportError(line, "usage: holdfast-runc thaw [--root RUNC_ROOT] CONTAINER_ID");
+  const std::string root = line.Value({"root"}).value_or(line.Global("root").value_or("/run/containerd/runc/k8s.io"));
+  Status thawed = ThawContainer(root, line.Id());
+  return thawed.ok() ? 0 : ReportError(line, thawed.message());
+}
+
+}  // namespace holdfast::runtime

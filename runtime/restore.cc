@@ -1,0 +1,219 @@
+#include "runtime/restore.h"
+
+#include <algorithm>
+
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "runtime/criu_images.h"
+#include "runtime/criu_log.h"
+#include "runtime/dump.h"
+#include "runtime/mounts.h"
+#include "runtime/namespaces.h"
+#include "runtime/network.h"
+#include "runtime/projected.h"
+#include "runtime/tree.h"
+
+namespace holdfast::runtime {
+namespace {
+
+// The kubelet gives up after 120 s and forgets what still runs.
+constexpr Duration kBound = std::chrono::seconds(100);
+constexpr Duration kCleanup = std::chrono::seconds(10);
+
+std::string ShmSource(const Spec& spec) {
+  for (const Spec::Mount& mount : spec.Mounts()) {
+    if (mount.destination == "/dev/shm" && mount.source.starts_with('/') && mount.source != "/dev/shm") return mount.source;
+  }
+  return "";
+}
+
+Status ExtractIfKept(const std::string& tar, const std::string& dir) { return Exists(tar) ? ExtractTree(tar, dir) : Status::Ok(); }
+
+// The addresses of the old pod on lo, for as long as the object lives.
+class OldAddresses {
+ public:
+  OldAddresses(std::string netns, std::vector<std::string> addresses) : netns_(std::move(netns)), addresses_(std::move(addresses)) {}
+  OldAddresses(const OldAddresses&) = delete;
+  OldAddresses& operator=(const OldAddresses&) = delete;
+  ~OldAddresses() {
+    Status removed = Remove();
+    (void)removed;  // the sandbox's namespace goes with its pod
+  }
+
+  Status Add() {
+    for (const std::string& address : addresses_) {
+      HF_RETURN_IF_ERROR(AddLoopbackAddress(netns_, address));
+      added_.push_back(address);
+    }
+    return Status::Ok();
+  }
+  Status ResetConnectionsFromThem() {
+    for (const std::string& address : added_) {
+      Result<int> reset = ResetConnections(netns_, address);
+      if (!reset.ok()) return reset.status();
+    }
+    return Status::Ok();
+  }
+  Status Remove() {
+    Status first = Status::Ok();
+    for (const std::string& address : added_) {
+      Status removed = RemoveLoopbackAddress(netns_, address);
+      if (!removed.ok() && first.ok()) first = removed;
+    }
+    added_.clear();
+    return first;
+  }
+  void Keep() { added_.clear(); }
+
+ private:
+  const std::string netns_;
+  const std::vector<std::string> addresses_;
+  std::vector<std::string> added_;
+};
+
+class Restore {
+ public:
+  Restore(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec, const CreateAnswer& answer)
+      : node_(node), runc_(runc), line_(line), bundle_(bundle), spec_(spec), answer_(answer), from_(answer.dir + "/" + answer.container) {}
+
+  Status Go() {
+    deadline_ = Clock::Real().Mono() + kBound;
+    HF_ASSIGN_OR_RETURN(PodLock lock, PodLock::Take(node_, spec_.identity().pod_uid, deadline_));
+    HF_ASSIGN_OR_RETURN(DumpResult dumped, ReadDumpResult(answer_.dir));
+    if (!dumped.ok) return Status(Code::kFailedPrecondition, "the checkpoint in " + answer_.dir + " is not complete: " + dumped.message);
+    HF_RETURN_IF_ERROR(PutFilesBack());
+    const std::optional<std::string> netns = spec_.NamespacePath("network");
+    std::vector<std::string> current, old;
+    if (netns) {
+      HF_ASSIGN_OR_RETURN(current, GlobalAddresses(*netns));
+      for (const std::string& address : dumped.pod_ips) {
+        if (!IsAddress(address)) return Status(Code::kDataLoss, "the checkpoint names \"" + address + "\" as an address");
+        if (std::find(current.begin(), current.end(), address) == current.end()) old.push_back(address);
+      }
+    }
+    HF_RETURN_IF_ERROR(PrepareImages(old, current));
+    HF_RETURN_IF_ERROR(PrepareSpec());
+    OldAddresses addresses(netns.value_or(""), old);
+    HF_RETURN_IF_ERROR(addresses.Add());
+    HF_FAULT_POINT("runtime.before_restore");
+    Status status = RunRestore();
+    HF_FAULT_POINT("runtime.after_restore");
+    if (status.ok()) status = Settle(addresses);
+    if (!status.ok()) DeleteHalfRestored();
+    return status;
+  }
+
+ private:
+  Status PutFilesBack() {
+    if (Exists(from_ + "/upper.tar")) HF_RETURN_IF_ERROR(ExtractUpper(from_ + "/upper.tar", spec_.RootPath(bundle_)));
+    HF_RETURN_IF_ERROR(PutBackProjectedFiles(from_ + "/projected", spec_));
+    if (!answer_.first) return Status::Ok();
+    for (const DumpVolume& volume : answer_.volumes) {
+      HF_RETURN_IF_ERROR(ExtractIfKept(answer_.dir + "/volumes/" + volume.name + ".tar", volume.path));
+    }
+    const std::string shm = ShmSource(spec_);
+    return shm.empty() ? Status::Ok() : ExtractIfKept(answer_.dir + "/shm.tar", shm);
+  }
+
+  Status PrepareImages(const std::vector<std::string>& old, const std::vector<std::string>& current) {
+    ImagesView options;
+    options.with_ipc = answer_.first;
+    for (const std::string& address : old) {
+      const bool v6 = address.find(':') != std::string::npos;
+      for (const std::string& own : current) {
+        if ((own.find(':') != std::string::npos) == v6) {
+          options.addresses[address] = own;
+          break;
+        }
+      }
+    }
+    work_ = from_ + "/restore";
+    HF_RETURN_IF_ERROR(RemoveAll(work_));
+    return MakeImagesView(from_ + "/images", work_ + "/images", options);
+  }
+
+  // Connections that the policy does not keep are closed by CRIU itself.
+  Status PrepareSpec() {
+    if (answer_.established == "CloseAll") {
+      Result<std::string> base = ReadFile(node_.CriuConfig(), 65536);
+      HF_RETURN_IF_ERROR(WriteFileAtomically(work_ + "/criu.conf", base.value_or("") + "\ntcp-close\n"));
+      spec_.SetAnnotation("org.criu.config", work_ + "/criu.conf");
+    }
+    return spec_.Save(bundle_);
+  }
+
+  Status RunRestore() {
+    std::vector<std::string> args{"--log=" + work_ + "/runc.log", "--log-format=json", "restore", "--detach", "--file-locks"};
+    if (answer_.established != "CloseAll") args.emplace_back("--tcp-established");
+    args.insert(args.end(), {"--image-path", work_ + "/images", "--work-path", work_, "--bundle", bundle_});
+    for (const char* flag : {"pid-file", "console-socket"}) {
+      if (auto value = line_.Value({flag})) args.insert(args.end(), {std::string("--") + flag, *value});
+    }
+    if (line_.Value({"no-pivot"})) args.emplace_back("--no-pivot");
+    args.push_back(line_.Id());
+    Result<int> code = runc_.RunAttached(args, std::max<Duration>(deadline_ - Clock::Real().Mono(), std::chrono::seconds(1)));
+    if (code.ok() && *code == 0) return Status::Ok();
+    std::string why = TellingLines(work_ + "/restore.log");
+    if (why.empty()) why = LastLogError(work_ + "/runc.log");
+    if (!code.ok()) return Status(code.status().code(), code.status().message() + (why.empty() ? "" : ": " + why));
+    return Status(Code::kInternal, "CRIU: " + (why.empty() ? "runc restore ended with " + std::to_string(*code) + " and no reason" : why));
+  }
+
+  Status Settle(OldAddresses& addresses) {
+    if (answer_.established == "KeepAll") {
+      addresses.Keep();
+    } else {
+      HF_RETURN_IF_ERROR(addresses.ResetConnectionsFromThem());
+      HF_RETURN_IF_ERROR(addresses.Remove());
+    }
+    return node_.MarkRestored(line_.Id());
+  }
+
+  void DeleteHalfRestored() {
+    Result<ProcessResult> deleted = runc_.Run({"delete", "--force", line_.Id()}, kCleanup);
+    (void)deleted;  // `delete --force` of an unknown container is no error; a real one shows in the create that follows
+  }
+
+  const Node& node_;
+  const Runc& runc_;
+  const CommandLine& line_;
+  const std::string& bundle_;
+  Spec& spec_;
+  const CreateAnswer& answer_;
+  const std::string from_;
+  std::string work_;
+  MonoTime deadline_;
+};
+
+}  // namespace
+
+Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec,
+                        const CreateAnswer& answer) {
+  // CRIU brings back the old pod's hostname in the namespace that all of the pod shares.
+  const std::optional<std::string> uts = spec.NamespacePath("uts");
+  std::string hostname;
+  if (uts) {
+    HF_ASSIGN_OR_RETURN(hostname, HostnameIn(*uts));
+  }
+  Status status = Restore(node, runc, line, bundle, spec, answer).Go();
+  if (uts) {
+    Result<std::string> now = HostnameIn(*uts);
+    if (now.ok() && *now != hostname) {
+      Status set = SetHostnameIn(*uts, hostname);
+      if (!set.ok() && status.ok()) status = set;
+    }
+  }
+  return status;
+}
+
+Status UndoFiles(const std::string& bundle, const Spec& spec, const CreateAnswer& answer) {
+  HF_RETURN_IF_ERROR(ResetOverlay(spec.RootPath(bundle)));
+  if (!answer.first) return Status::Ok();
+  for (const DumpVolume& volume : answer.volumes) {
+    if (Exists(answer.dir + "/volumes/" + volume.name + ".tar")) HF_RETURN_IF_ERROR(EmptyDirectory(volume.path));
+  }
+  const std::string shm = ShmSource(spec);
+  return shm.empty() ? Status::Ok() : EmptyDirectory(shm);
+}
+
+}  // namespace holdfast::runtime

@@ -1,0 +1,22 @@
+// Brings one container back from a checkpoint, in place of `runc create`.
+#pragma once
+
+#include "base/status.h"
+#include "runtime/command_line.h"
+#include "runtime/node.h"
+#include "runtime/protocol.h"
+#include "runtime/runc.h"
+#include "runtime/spec.h"
+
+namespace holdfast::runtime {
+
+// `line` is the create that containerd asked for; `spec` is written to its bundle as the restore needs it. On failure nothing of the
+// half-restored container is left: runc does not know it, no old address stands on lo. What was written to rootfs and volumes remains
+// (see UndoFiles).
+Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec,
+                        const CreateAnswer& answer);
+
+// After a failed restore, before a cold start: rootfs, volumes and /dev/shm as a new pod has them.
+Status UndoFiles(const std::string& bundle, const Spec& spec, const CreateAnswer& answer);
+
+}  // namespace holdfast::runtime

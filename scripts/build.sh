@@ -1,0 +1,23 @@
+#!/bin/bash
+# build.sh release|faults|test : configures and builds one flavour in build/<flavour>.
+# release: what users run. faults: the same with fault points. test: with the tests, AddressSanitizer, UBSan and fault points.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+case "$1" in
+  release) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF" ;;
+  faults) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_FAULT_POINTS=ON" ;;
+  test) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=address -DHOLDFAST_FAULT_POINTS=ON" ;;
+  tsan) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=thread -DHOLDFAST_FAULT_POINTS=ON" ;;
+  *) echo "usage: $0 release|faults|test|tsan" >&2; exit 2 ;;
+esac
+log=$root/build/$1.log
+mkdir -p "$root/build"
+# shellcheck disable=SC2086
+cmake -S "$root" -B "$root/build/$1" -G Ninja $flags > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+NINJA_STATUS="[%f/%t %es] " ninja -C "$root/build/$1" >> "$log" 2>&1 &
+ninja=$!
+while kill -0 $ninja 2>/dev/null; do
+  for _ in $(seq 100); do kill -0 $ninja 2>/dev/null && sleep 0.2 || break; done
+  kill -0 $ninja 2>/dev/null && echo "  building $1: $(tail -c 300 "$log" | tr '\r' '\n' | grep -o '^\[[0-9]*/[0-9]* [^]]*\]' | tail -1)" >&2
+done
+wait $ninja || { grep -E -A12 'error|FAILED' "$log" | head -60 >&2; echo "build failed; the whole log: $log" >&2; exit 1; }

@@ -1,0 +1,43 @@
+"""The local cluster with Holdfast installed by its chart, once for all end-to-end tests, and a clean slate around each of them."""
+
+import os
+import subprocess
+
+import pytest
+
+import kit
+
+
+@pytest.fixture(scope="session", autouse=True)
+def holdfast():
+    """Cluster up and chart installed: scripts/install-local.sh does nothing where that is so already."""
+    if os.environ.get("HF_INSTALLED"):  # scripts/test.sh has just done it
+        return
+    done = subprocess.run([str(kit.ROOT / "scripts" / "install-local.sh")], capture_output=True, text=True, timeout=900,
+                          env={**os.environ, "HF_FAULT_POINTS": "1"})
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.fixture(autouse=True)
+def clean_slate(holdfast):
+    """Before: both workers schedulable, no fault armed. After: nothing of the test is left, on nodes or in the API."""
+    kit.uncordon_all()
+    kit.disarm_faults()
+    yield
+    kit.disarm_faults()
+    kit.uncordon_all()
+    for kind in ("deployments", "statefulsets", "jobs", "pods"):
+        kit.kubectl("delete", kind, "--all", "-n", "default", "--wait=true", "--timeout=90s", timeout=120)
+    kit.kubectl("delete", "checkpoints.holdfast.dev", "--all", "-n", "default", "--wait=true", "--timeout=60s", timeout=90)
+    kit.wait("nothing left on the workers: " + "; ".join(kit.leftovers()), lambda: not kit.leftovers(), limit=45)
+
+
+@pytest.fixture
+def counter(clean_slate):
+    """The example counter, running and counting."""
+    kit.kubectl("apply", "-f", str(kit.ROOT / "examples" / "counter.yaml"))
+    kit.ready_pod("app=witness")
+    kit.ready_pod("app=counter", limit=90)
+    witness = kit.Witness()
+    witness.wait_progress()
+    return witness

@@ -1,0 +1,272 @@
+"""What the end-to-end tests and the demo do to the local cluster: kubectl, drains, the witness, faults, and the search for leftovers.
+
+Every wait has a limit and says what it waited for. Nothing here knows how Holdfast works inside but the paths in LEFTOVERS.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "tests" / "cluster"
+WORKERS = ("node1", "node2")
+SYSTEM_NODE = "node3"
+SYSTEM = "holdfast-system"
+
+
+class Failure(AssertionError):
+    """A condition that did not come true, or a command that failed."""
+
+
+def run(*args, check=True, timeout=120, stdin=None, env=None):
+    """Runs a command and returns its stdout; Failure with both streams when it fails."""
+    done = subprocess.run(
+        [str(a) for a in args], input=stdin, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})}
+    )
+    if check and done.returncode != 0:
+        raise Failure(f"{' '.join(map(str, args))}\nexit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def kubectl(*args, **kwargs):
+    return run(CLUSTER / "kubectl", *args, **kwargs)
+
+
+def kubectl_fails(*args, stdin=None):
+    """Runs a kubectl command that must be refused, and returns what it said."""
+    done = subprocess.run([str(CLUSTER / "kubectl"), *map(str, args)], input=stdin, capture_output=True, text=True, timeout=60)
+    if done.returncode == 0:
+        raise Failure(f"kubectl {' '.join(args)} was accepted:\n{done.stdout}")
+    return done.stdout + done.stderr
+
+
+def get(kind, name=None, ns="default", selector=None):
+    """One object, or the list of items; None when the named object does not exist."""
+    args = ["get", kind, "-o", "json", "-n", ns]
+    if name:
+        text = kubectl(*args, name, "--ignore-not-found")
+        return json.loads(text) if text.strip() else None
+    if selector:
+        args += ["-l", selector]
+    return json.loads(kubectl(*args))["items"]
+
+
+def apply(text, ns="default"):
+    return kubectl("apply", "-n", ns, "-f", "-", stdin=text)
+
+
+def wait(what, condition, limit=60.0, every=0.1):
+    """The first truthy value of condition(); Failure naming `what` after `limit` seconds. Errors of a single look count as not yet."""
+    end = time.monotonic() + limit
+    last = None
+    while True:
+        try:
+            value = condition()
+            if value:
+                return value
+            last = None
+        except (Failure, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+            last = error
+        if time.monotonic() > end:
+            raise Failure(f"not within {limit:.0f} s: {what}" + (f" (last error: {last})" if last else ""))
+        time.sleep(every)
+
+
+def on_node(node, *command, check=True, timeout=60):
+    """Runs a command inside a node: its mount and network namespaces."""
+    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout)
+
+
+# --- pods ---------------------------------------------------------------------------------------------------------------------------
+
+
+def pods(selector, ns="default"):
+    return get("pods", ns=ns, selector=selector)
+
+
+def live_pod(selector, ns="default"):
+    """The single pod that is not terminating, or None."""
+    found = [p for p in pods(selector, ns) if "deletionTimestamp" not in p["metadata"]]
+    return found[0] if len(found) == 1 else None
+
+
+def is_ready(pod):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions", []))
+
+
+def ready_pod(selector, ns="default", limit=60.0, not_uid=None):
+    def look():
+        pod = live_pod(selector, ns)
+        if pod and is_ready(pod) and pod["metadata"]["uid"] != not_uid:
+            return pod
+        return None
+
+    return wait(f"a ready pod with {selector} in {ns}", look, limit)
+
+
+def events(about, ns="default"):
+    """[(reason, note)] of the events on the object with this name."""
+    found = [e for e in get("events.events.k8s.io", ns=ns) if e.get("regarding", {}).get("name") == about]
+    return [(e.get("reason", ""), e.get("note", "")) for e in found]
+
+
+def wait_event(about, reason, ns="default", limit=30.0):
+    def look():
+        return [note for r, note in events(about, ns) if r == reason]
+
+    return wait(f"event {reason} on {about}", look, limit)[0]
+
+
+def checkpoints(ns="default"):
+    return get("checkpoints.holdfast.dev", ns=ns)
+
+
+def ready_reason(checkpoint):
+    conditions = checkpoint.get("status", {}).get("conditions", [])
+    return next(((c["reason"], c.get("message", "")) for c in conditions if c["type"] == "Ready"), ("", ""))
+
+
+# --- drains -------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Drain:
+    node: str
+    seconds: float
+    output: str
+
+
+def drain(node, *extra, limit=120):
+    start = time.monotonic()
+    draining = drain_in_background(node, *extra)
+    try:
+        output, _ = draining.communicate(timeout=limit)
+    finally:
+        draining.kill()
+    if draining.returncode != 0:
+        raise Failure(f"kubectl drain {node}: exit {draining.returncode}\n{output}")
+    return Drain(node, time.monotonic() - start, output)
+
+
+def drain_in_background(node, *extra):
+    """Starts a drain; communicate() on the returned process ends it."""
+    return subprocess.Popen(
+        [str(CLUSTER / "kubectl"), "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", *extra],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+
+
+def uncordon_all():
+    for node in WORKERS:
+        kubectl("uncordon", node)
+
+
+# --- the witness --------------------------------------------------------------------------------------------------------------------
+
+
+class Witness:
+    """The pod that counters report to. It judges; logs do not."""
+
+    def __init__(self, ns="default"):
+        self.ns = ns
+        pod = ready_pod("app=witness", ns)
+        self.url = f"http://{pod['status']['podIP']}:8080"
+
+    def _call(self, path, method="GET"):
+        request = urllib.request.Request(self.url + path, method=method)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.read().decode()
+
+    def report(self):
+        return json.loads(self._call("/report"))["nonces"]
+
+    def reset(self):
+        self._call("/reset", "POST")
+
+    def only(self):
+        """The report on the one counter that exists."""
+        found = self.report()
+        if len(found) != 1:
+            raise Failure(f"the witness knows {len(found)} counters, not 1: a counter started cold. {json.dumps(found)}")
+        return next(iter(found.values()))
+
+    def wait_progress(self, limit=30.0):
+        """Waits until every counter has gone on by at least one count from now."""
+        before = {n: r["last"] for n, r in self.report().items()}
+        if not before:
+            wait("the first count at the witness", self.report, limit)
+            before = {n: r["last"] for n, r in self.report().items()}
+        wait("counts going on", lambda: all(self.report()[n]["last"] > last for n, last in before.items()), limit)
+
+
+def assert_nothing_lost(report):
+    """What the promise says of one counter's history at the witness."""
+    for key in ("lost", "repeated", "monotonic_jumps", "hash_mismatches"):
+        if report.get(key, 0):
+            raise Failure(f"{key} = {report[key]}: {json.dumps(report)}")
+    for key in ("loopback_broken", "two_copies"):
+        if report.get(key):
+            raise Failure(f"{key}: {json.dumps(report)}")
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------------------
+
+
+def component_pods(component):
+    return pods(f"app.kubernetes.io/component={component}", SYSTEM)
+
+
+def kill_component(component, node=None):
+    """kill -9 of the processes of a Holdfast component (on one node)."""
+    for pod in component_pods(component):
+        where = pod["spec"].get("nodeName")
+        if node and where != node:
+            continue
+        for status in pod["status"].get("containerStatuses", []):
+            container = status.get("containerID", "").removeprefix("containerd://")
+            if not container:
+                continue
+            pid = on_node(where, "cat", f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid", check=False).strip()
+            if pid.isdigit():
+                on_node(where, "kill", "-9", pid, check=False)
+
+
+def arm_fault(node, point, order="kill"):
+    """Makes the named fault point on a node act once."""
+    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && chmod 777 /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
+
+
+def disarm_faults():
+    for node in (*WORKERS, SYSTEM_NODE):
+        on_node(node, "sh", "-c", "rm -rf /run/holdfast/faults/*", check=False)
+
+
+# --- leftovers ----------------------------------------------------------------------------------------------------------------------
+
+LEFTOVERS = (
+    "/var/lib/holdfast/landing",
+    "/var/lib/holdfast/journal",
+    "/run/holdfast/containers",
+    "/run/holdfast/pods",
+)
+
+
+def leftovers():
+    """What a finished test must not leave on a worker, as a list of lines."""
+    found = []
+    frozen = "for f in $(find /sys/fs/cgroup -path '*kubepods*' \\( -name freezer.state -o -name cgroup.freeze \\) 2>/dev/null); do grep -lqE '^(FROZEN|FREEZING|1)' $f 2>/dev/null && echo frozen: $f; done; true"
+    for node in WORKERS:
+        for path in LEFTOVERS:
+            found += [f"{node}: {path}/{name}" for name in on_node(node, "sh", "-c", f"ls {path} 2>/dev/null; true").split()]
+        found += [f"{node}: {line}" for line in on_node(node, "sh", "-c", frozen).splitlines() if f"-{node}" in line or node in line]
+        addresses = on_node(node, "sh", "-c", "for n in /run/netns/cni-*; do [ -e $n ] && nsenter --net=$n ip -br addr show dev lo; done; true")
+        for line in addresses.splitlines():
+            extra = [a for a in line.split()[2:] if a not in ("127.0.0.1/8", "::1/128")]
+            found += [f"{node}: {a} on lo" for a in extra]
+    return found
+
+

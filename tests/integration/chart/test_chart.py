@@ -1,0 +1,178 @@
+"""The chart against Helm and a real API server: it lints, every object of it is accepted, and an upgrade keeps what the controller wrote."""
+
+import base64
+import json
+
+import pytest
+from conftest import CHART, ROOT, SYSTEM, eventually
+
+LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
+EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "waitImage=example.org/wait:1",
+              "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
+              "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
+VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+            "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
+
+
+def render(server, *args, namespace=SYSTEM):
+    done = server.helm("template", "holdfast", str(CHART), "--namespace", namespace, *args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parsed(server, *args):
+    """{(kind, name): object}"""
+    done = server.kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-", stdin=render(server, *args))
+    assert done.returncode == 0, done.stderr
+    decoder, text, objects = json.JSONDecoder(), done.stdout.strip(), []
+    while text:
+        item, end = decoder.raw_decode(text)
+        objects += item["items"] if item["kind"] == "List" else [item]
+        text = text[end:].lstrip()
+    return {(o["kind"], o["metadata"]["name"]): o for o in objects}
+
+
+def pod_spec(objects, kind, name):
+    return objects[kind, name]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_chart_lints(server, variant):
+    done = server.helm("lint", "--strict", str(CHART), "--namespace", SYSTEM, *VARIANTS[variant])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_api_server_accepts_every_object_as_it_is(server, variant):
+    # A namespace of its own: what is installed elsewhere has immutable fields.
+    server.kubectl("create", "namespace", "preview")
+    done = server.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-",
+                          stdin=render(server, *VARIANTS[variant], namespace="preview"))
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("value", ["controller.replicas=two", "controller.replicaCount=2", "image.digest=latest", "controller.drainDeadline=-5s", "store.maxBytes=lots",
+                                   "store.storage.hostPath=data", "image.pullPolicy=Sometimes"])
+def test_a_wrong_value_is_refused_by_the_schema(server, value):
+    done = server.helm("template", "holdfast", str(CHART), "--set", value)
+    assert done.returncode != 0 and value.split(".")[-1].split("=")[0] in done.stderr, done.stderr
+
+
+def test_only_the_agent_is_privileged(server):
+    objects = parsed(server)
+    for kind, name in (("Deployment", "holdfast-controller"), ("StatefulSet", "holdfast-store")):
+        spec = pod_spec(objects, kind, name)
+        assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostPID", "hostNetwork", "hostIPC"} & set(spec)
+        assert not any("hostPath" in volume for volume in spec["volumes"])
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["capabilities"] == {"drop": ["ALL"]} and context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"]
+    agent = pod_spec(objects, "DaemonSet", "holdfast-agent")
+    assert agent["hostPID"] and agent["hostNetwork"] and agent["containers"][0]["securityContext"]["privileged"]
+
+
+def test_pods_of_the_release_pass_the_restricted_standard(server):
+    """Asked of the API server: a namespace that enforces the standard takes the controller's and the store's pods, not the agent's."""
+    assert server.kubectl("create", "namespace", "restricted").returncode == 0
+    assert server.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted").returncode == 0
+    objects = parsed(server)
+    for kind, name, accepted in (("Deployment", "holdfast-controller", True), ("StatefulSet", "holdfast-store", True), ("DaemonSet", "holdfast-agent", False)):
+        spec = pod_spec(objects, kind, name)
+        spec["volumes"] = spec["volumes"] + [{"name": v["metadata"]["name"], "emptyDir": {}} for v in objects[kind, name]["spec"].get("volumeClaimTemplates", [])]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "restricted"}, "spec": spec}
+        done = server.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+        assert (done.returncode == 0) == accepted, f"{name}: {done.stderr}"
+
+
+def test_the_local_cluster_puts_agents_on_workers_only(server):
+    objects = parsed(server, "-f", str(LOCAL))
+    assert "tolerations" not in pod_spec(objects, "DaemonSet", "holdfast-agent")
+    for kind, name in (("Deployment", "holdfast-controller"), ("StatefulSet", "holdfast-store")):
+        spec = pod_spec(objects, kind, name)
+        assert spec["nodeSelector"] == {"holdfast.dev/system": "true"} and spec["tolerations"][0]["key"] == "CriticalAddonsOnly"
+
+
+def test_sizes_become_bytes(server):
+    def flags(value):
+        return pod_spec(parsed(server, "--set", f"store.maxBytes={value}"), "StatefulSet", "holdfast-store")["containers"][0]["args"]
+
+    assert "--max-bytes=85899345920" in flags("80Gi")
+    assert "--max-bytes=1500000000" in flags("1500M")
+
+
+def test_kubelet_options_reach_the_agent(server):
+    def agent(*args):
+        return pod_spec(parsed(server, *args), "DaemonSet", "holdfast-agent")
+
+    assert not any("kubelet" in flag for flag in agent()["containers"][0]["args"])
+    spec = agent("--set", "agent.kubelet.root=/data/kubelet,agent.kubelet.caFile=/etc/kubelet/ca.crt,agent.kubelet.insecureSkipVerify=true")
+    assert spec["containers"][0]["args"][-3:] == ["--kubelet-root=/data/kubelet", "--kubelet-ca-file=/etc/holdfast/kubelet-ca.crt", "--kubelet-insecure-skip-verify"]
+    assert {"name": "kubelet", "mountPath": "/data/kubelet", "mountPropagation": "HostToContainer"} in spec["containers"][0]["volumeMounts"]
+    assert {"name": "kubelet-ca", "hostPath": {"path": "/etc/kubelet/ca.crt", "type": "File"}} in spec["volumes"]
+
+
+def test_webhooks_fail_open_and_leave_us_alone(server):
+    objects = parsed(server)
+    [mutating] = objects["MutatingWebhookConfiguration", "holdfast"]["webhooks"]
+    [validating] = objects["ValidatingWebhookConfiguration", "holdfast"]["webhooks"]
+    for webhook in (mutating, validating):
+        assert webhook["failurePolicy"] == "Ignore" and webhook["timeoutSeconds"] == 5 and "caBundle" not in webhook["clientConfig"]
+    assert mutating["sideEffects"] == "None" and mutating["reinvocationPolicy"] == "IfNeeded"
+    assert mutating["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", SYSTEM]
+    assert validating["sideEffects"] == "NoneOnDryRun" and validating["matchPolicy"] == "Equivalent"
+    assert validating["matchConditions"][0]["expression"] == f"request.userInfo.username != 'system:serviceaccount:{SYSTEM}:holdfast-controller'"
+
+
+def test_pods_and_evictions_go_on_without_a_controller(installed):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bystander", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    done = installed.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+    assert done.returncode == 0, done.stderr
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "bystander", "namespace": "default"}}
+    done = installed.kubectl("create", "--raw", "/api/v1/namespaces/default/pods/bystander/eviction", "-f", "-", stdin=json.dumps(eviction))
+    assert done.returncode == 0, done.stderr
+    assert installed.kubectl("get", "pod", "bystander").returncode != 0
+
+
+CONFIGURATIONS = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+
+
+def bundle(server, configuration):
+    return server.kubectl("get", configuration, "holdfast", "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}").stdout
+
+
+@pytest.mark.parametrize("how", ["apply", "json"])
+def test_an_upgrade_keeps_the_certificate_that_the_controller_wrote(installed, how):
+    """Both ways in which the controller may write it: a patch, or server-side apply of its own field."""
+    ca = (installed.work / "ca.crt").read_bytes()
+    want = base64.b64encode(ca).decode()
+    for configuration, webhook in zip(CONFIGURATIONS, ("pods.holdfast.dev", "evictions.holdfast.dev")):
+        if how == "json":
+            patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": want}]
+            done = installed.kubectl("patch", configuration, "holdfast", "--type=json", "-p", json.dumps(patch))
+        else:
+            kind = "MutatingWebhookConfiguration" if configuration.startswith("mutating") else "ValidatingWebhookConfiguration"
+            live = json.loads(installed.kubectl("get", configuration, "holdfast", "-o", "json").stdout)["webhooks"][0]
+            body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "holdfast"},
+                    "webhooks": [{"name": webhook, "admissionReviewVersions": ["v1"], "sideEffects": live["sideEffects"],
+                                  "clientConfig": {"caBundle": want, "service": live["clientConfig"]["service"]}}]}
+            done = installed.kubectl("apply", "--server-side", "--field-manager=holdfast-controller", "-f", "-", stdin=json.dumps(body))
+        assert done.returncode == 0, done.stderr
+    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM, "--set", "webhooks.timeoutSeconds=7")
+    assert done.returncode == 0, done.stderr
+    for configuration in CONFIGURATIONS:
+        assert bundle(installed, configuration) == want
+        assert installed.kubectl("get", configuration, "holdfast", "-o", "jsonpath={.webhooks[0].timeoutSeconds}").stdout == "7"
+    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_uninstall_keeps_the_runtime_class_and_a_new_install_takes_it_back(installed):
+    done = installed.helm("uninstall", "holdfast", "--namespace", SYSTEM)
+    assert done.returncode == 0, done.stderr
+    eventually("the webhooks are gone", lambda: installed.kubectl("get", "mutatingwebhookconfiguration", "holdfast").returncode != 0)
+    assert installed.kubectl("get", "runtimeclass", "holdfast").returncode == 0
+    assert installed.kubectl("get", "crd", "checkpoints.holdfast.dev").returncode == 0
+    done = installed.helm("install", "holdfast", str(CHART), "--namespace", SYSTEM)
+    assert done.returncode == 0, done.stderr

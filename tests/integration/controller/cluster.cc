@@ -1,0 +1,261 @@
+#include "tests/integration/controller/cluster.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+namespace holdfast::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const kube::Resource kNamespaces{"", "v1", "namespaces", "Namespace", false};
+
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+void Must(const Status& status) {
+  if (!status.ok()) {
+    fprintf(stderr, "cluster: %s\n", status.ToString().c_str());
+    abort();
+  }
+}
+
+std::string KubectlPath() {
+  const char* bin = getenv("HOLDFAST_CLUSTER_BIN");
+  const char* cache = getenv("XDG_CACHE_HOME");
+  if (bin != nullptr) return std::string(bin) + "/kubectl";
+  return (cache != nullptr ? std::string(cache) : std::string(getenv("HOME")) + "/.cache") + "/holdfast-cluster/bin/kubectl";
+}
+
+Json Webhook(const char* name, int port, const char* path, const char* resource) {
+  return {
+      {"name", name},
+      {"admissionReviewVersions", {"v1"}},
+      {"clientConfig", {{"url", "https://127.0.0.1:" + std::to_string(port) + path}}},
+      {"rules",
+       {{{"apiGroups", {""}}, {"apiVersions", {"v1"}}, {"resources", {resource}}, {"operations", {"CREATE"}}, {"scope", "Namespaced"}}}},
+      {"failurePolicy", "Ignore"},
+      {"sideEffects", std::string(path) == "/evictions" ? "NoneOnDryRun" : "None"},
+      {"timeoutSeconds", 5}};
+}
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& ready, Duration timeout) {
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return true;
+}
+
+Cluster& Cluster::Shared() {
+  static Cluster cluster;
+  return cluster;
+}
+
+Cluster::Cluster() {
+  ApiServer& server = ApiServer::Shared();
+  client_ = std::make_unique<kube::Client>(kube::MakeCurlTransport(server.config()));
+  webhook_port_ = FreePort();
+  ProcessOptions options;
+  auto applied = RunProcess({KubectlPath(), "--kubeconfig", server.kubeconfig(), "apply", "-f", HOLDFAST_SOURCE_DIR "/crds"}, options);
+  Must(applied.status());
+  // README.md lies beside the CRDs; kubectl reads .yaml files only.
+  if (applied->exit_code != 0) Must({Code::kInternal, applied->err});
+  Must(client_->Create(kNamespaces, "", {{"metadata", {{"name", "holdfast-system"}}}}).status());
+  Must(client_->Create(kube::kRuntimeClasses, "", {{"metadata", {{"name", "holdfast"}}}, {"handler", "holdfast"}}).status());
+  for (const char* node : {"node-a", "node-b"}) {
+    Must(client_
+             ->Create(kube::Node::kResource, "",
+                      {{"metadata", {{"name", node}, {"labels", {{api::kNodeReady, "ready"}, {"kubernetes.io/os", "linux"}}}}}})
+             .status());
+  }
+  Json mutating = {{"metadata", {{"name", "holdfast"}}},
+                   {"webhooks", {Webhook("pods.holdfast.dev", webhook_port_, "/mutate-pods", "pods")}}};
+  Json validating = {{"metadata", {{"name", "holdfast"}}},
+                     {"webhooks", {Webhook("evictions.holdfast.dev", webhook_port_, "/evictions", "pods/eviction")}}};
+  Must(client_->Create(kube::kMutatingWebhooks, "", mutating).status());
+  Must(client_->Create(kube::kValidatingWebhooks, "", validating).status());
+  const bool served = Eventually([&] { return client_->List(api::Checkpoint::kResource, {"default", "", ""}).ok(); });
+  if (!served) Must({Code::kInternal, "the CRDs are not served"});
+}
+
+std::string Cluster::MakeNamespace() {
+  const std::string ns = "test-" + std::to_string(++namespaces_);
+  Must(client_->Create(kNamespaces, "", {{"metadata", {{"name", ns}}}}).status());
+  return ns;
+}
+
+Json Cluster::MakeWorkload(const std::string& ns, const std::string& name, const Json& annotations) {
+  const Json spec = {
+      {"replicas", 1},
+      {"selector", {{"matchLabels", {{"app", name}}}}},
+      {"template",
+       {{"metadata", {{"labels", {{"app", name}}}}}, {"spec", {{"containers", {{{"name", "main"}, {"image", "example/counter"}}}}}}}}};
+  auto deployment =
+      client_->Create(kube::Deployment::kResource, ns, {{"metadata", {{"name", name}, {"annotations", annotations}}}, {"spec", spec}});
+  Must(deployment.status());
+  const Json owner = {{"apiVersion", "apps/v1"},
+                      {"kind", "Deployment"},
+                      {"name", name},
+                      {"uid", GetString(*deployment, {"metadata", "uid"})},
+                      {"controller", true}};
+  auto set = client_->Create(kube::ReplicaSet::kResource, ns,
+                             {{"metadata", {{"name", name + "-1"}, {"ownerReferences", {owner}}}}, {"spec", spec}});
+  Must(set.status());
+  return {{"apiVersion", "apps/v1"},
+          {"kind", "ReplicaSet"},
+          {"name", name + "-1"},
+          {"uid", GetString(*set, {"metadata", "uid"})},
+          {"controller", true}};
+}
+
+Result<Json> Cluster::MakePod(const std::string& ns, const std::string& name, const std::string& app, const Json& owner,
+                              const Json& annotations) {
+  Json metadata = {{"name", name}, {"labels", {{"app", app}, {"pod-template-hash", "1"}}}, {"annotations", annotations}};
+  if (!owner.is_null()) metadata["ownerReferences"] = {owner};
+  return client_->Create(kube::Pod::kResource, ns,
+                         {{"metadata", metadata}, {"spec", {{"containers", {{{"name", "main"}, {"image", "example/counter"}}}}}}});
+}
+
+Status Cluster::RunPod(const std::string& ns, const std::string& name, const std::string& node) {
+  kube::HttpRequest bind;
+  bind.method = "POST";
+  bind.path = kube::Pod::kResource.Path(ns, name, "binding");
+  bind.headers["content-type"] = "application/json";
+  bind.body =
+      DumpJson({{"apiVersion", "v1"}, {"kind", "Binding"}, {"metadata", {{"name", name}}}, {"target", {{"kind", "Node"}, {"name", node}}}});
+  HF_RETURN_IF_ERROR(client_->Raw(bind).status());
+  const Json running = {{"running", {{"startedAt", "2026-01-01T00:00:00Z"}}}};
+  const Json status = {{"phase", "Running"},
+                       {"conditions", {{{"type", "Ready"}, {"status", "True"}}}},
+                       {"containerStatuses",
+                        {{{"name", "main"},
+                          {"ready", true},
+                          {"restartCount", 0},
+                          {"image", "i"},
+                          {"imageID", "i"},
+                          {"containerID", "containerd://1"},
+                          {"state", running}}}}};
+  kube::CallOptions options;
+  options.subresource = "status";
+  return client_->Patch(kube::Pod::kResource, ns, name, kube::PatchType::kMerge, {{"status", status}}, options).status();
+}
+
+void Cluster::EndPod(const std::string& ns, const std::string& name) {
+  kube::DeleteOptions del;
+  del.grace_period_seconds = 0;
+  (void)client_->Delete(kube::Pod::kResource, ns, name, del).ok();
+}
+
+Json Cluster::Pod(const std::string& ns, const std::string& name) {
+  auto pod = client_->Get(kube::Pod::kResource, ns, name);
+  return pod.ok() ? *pod : Json();
+}
+
+std::vector<api::Checkpoint> Cluster::Checkpoints(const std::string& ns) {
+  std::vector<api::Checkpoint> out;
+  auto items = client_->List(api::Checkpoint::kResource, {ns, "", ""});
+  for (const Json& item : items.value_or({})) out.push_back(api::Checkpoint::FromJson(item));
+  return out;
+}
+
+Status Cluster::PatchCheckpoint(const api::Checkpoint& c, const Json& patch) {
+  kube::CallOptions options;
+  options.subresource = "status";
+  return client_->Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge, patch, options).status();
+}
+
+std::vector<std::string> Cluster::EventNotes(const std::string& ns, const std::string& reason) {
+  std::vector<std::string> notes;
+  for (const Json& event : client_->List(kube::kEvents, {ns, "", ""}).value_or({})) {
+    if (GetString(event, {"reason"}) == reason) notes.push_back(GetString(event, {"note"}));
+  }
+  return notes;
+}
+
+Replica::Replica(const std::string& identity, int webhook_port, const std::string& lease_ns) {
+  controller::AppOptions options;
+  options.ns = lease_ns;
+  options.identity = identity;
+  options.wait_image = "example/holdfast";
+  options.listen = "127.0.0.1";
+  options.webhook_port = webhook_port;
+  options.metrics_port = 0;
+  options.webhook_hosts = {"127.0.0.1"};
+  options.lease_duration = seconds(3);
+  options.renew_deadline = seconds(2);
+  options.renew_every = milliseconds(300);
+  auto config = ApiServer::Shared().ConfigOf("holdfast-controller", "system:masters");
+  Must(config.status());
+  app_ = std::make_unique<controller::App>(*config, options);
+  thread_ = std::jthread([this](std::stop_token stop) { (void)app_->Run(stop).ok(); });
+}
+
+Replica::~Replica() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+bool Replica::WaitReady(Duration timeout) {
+  return Eventually([this] { return app_->ready(); }, timeout);
+}
+
+FakeAgent::FakeAgent(Cluster& cluster, std::string ns, bool fails) : cluster_(cluster), ns_(std::move(ns)), fails_(fails) {
+  thread_ = std::jthread([this](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      for (const api::Checkpoint& c : cluster_.Checkpoints(ns_)) Step(c);
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+  });
+}
+
+FakeAgent::~FakeAgent() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void FakeAgent::Step(const api::Checkpoint& c) {
+  using api::Phase;
+  const WallTime now = Clock::Real().Wall();
+  auto move = [&](Phase phase, const char* reason, Json more = Json::object()) {
+    Json patch = api::PhasePatch(c, phase, reason, reason, now);
+    patch["metadata"]["resourceVersion"] = c.meta.resource_version;
+    patch["status"].update(more);
+    (void)cluster_.PatchCheckpoint(c, patch).ok();
+  };
+  switch (c.status.phase) {
+    case Phase::kAssigned:
+      return move(Phase::kFreezing, "InProgress");
+    case Phase::kFreezing:
+      return move(Phase::kDumping, "InProgress");
+    case Phase::kDumping:
+      if (fails_) return move(Phase::kFailed, "DumpFailed", {{"completedAt", FormatTime(now)}});
+      return move(Phase::kStoring, "InProgress", {{"progress", api::ProgressJson(900 << 20, 2150 << 20)}});
+    case Phase::kStoring:
+      return move(Phase::kReady, "Completed",
+                  {{"completedAt", FormatTime(now)},
+                   {"size", api::SizeJson(2100 << 20, 50 << 20, 1 << 20)},
+                   {"platform", {{"arch", "amd64"}}},
+                   {"manifest", {{"store", "s"}, {"id", c.meta.uid}, {"digest", "blake3:0"}}}});
+    default:
+      return;
+  }
+}
+
+}  // namespace holdfast::testing

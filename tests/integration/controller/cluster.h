@@ -1,0 +1,73 @@
+// A cluster of objects: a real API server with our CRDs, nodes and workloads that exist on paper only, and hands that do what scheduler,
+// kubelet, ReplicaSet controller and holdfast-agent would.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "api/checkpoint.h"
+#include "controller/app.h"
+#include "kube/client.h"
+#include "kube/objects.h"
+#include "tests/integration/api_server.h"
+
+namespace holdfast::testing {
+
+// Waits until `ready`, at most `timeout`.
+bool Eventually(const std::function<bool()>& ready, Duration timeout = std::chrono::seconds(20));
+
+class Cluster {
+ public:
+  static Cluster& Shared();  // CRDs, RuntimeClass, two ready nodes, the webhook configurations
+  kube::Client& client() { return *client_; }
+  int webhook_port() const { return webhook_port_; }
+
+  std::string MakeNamespace();
+  // A Deployment of one replica and its ReplicaSet. Returns the pods' ownerReference.
+  Json MakeWorkload(const std::string& ns, const std::string& name, const Json& annotations);
+  Result<Json> MakePod(const std::string& ns, const std::string& name, const std::string& app, const Json& owner,
+                       const Json& annotations = Json::object());
+  Status RunPod(const std::string& ns, const std::string& name, const std::string& node);  // bound, Running
+  void EndPod(const std::string& ns, const std::string& name);                             // gone at once
+  Json Pod(const std::string& ns, const std::string& name);                                // null when there is none
+  std::vector<api::Checkpoint> Checkpoints(const std::string& ns);
+  Status PatchCheckpoint(const api::Checkpoint& c, const Json& patch);
+  std::vector<std::string> EventNotes(const std::string& ns, const std::string& reason);
+
+ private:
+  Cluster();
+  std::unique_ptr<kube::Client> client_;
+  int webhook_port_ = 0;
+  std::atomic<int> namespaces_ = 0;
+};
+
+// One replica of the controller, in this process.
+class Replica {
+ public:
+  explicit Replica(const std::string& identity, int webhook_port = 0, const std::string& lease_ns = "holdfast-system");
+  ~Replica();
+  bool WaitReady(Duration timeout = std::chrono::seconds(30));
+  controller::App& app() { return *app_; }
+
+ private:
+  std::unique_ptr<controller::App> app_;
+  std::jthread thread_;
+};
+
+// Takes up every assigned Checkpoint and makes it Ready in four steps, as an agent does that has nothing to dump.
+class FakeAgent {
+ public:
+  explicit FakeAgent(Cluster& cluster, std::string ns, bool fails = false);
+  ~FakeAgent();
+
+ private:
+  void Step(const api::Checkpoint& c);
+  Cluster& cluster_;
+  const std::string ns_;
+  const bool fails_;
+  std::jthread thread_;
+};
+
+}  // namespace holdfast::testing

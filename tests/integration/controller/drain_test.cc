@@ -1,0 +1,169 @@
+// A drain through a real API server: eviction webhook, Checkpoint, eviction, successor, claim.
+#include "tests/integration/controller/cluster.h"
+
+namespace holdfast::testing {
+namespace {
+
+using std::chrono::seconds;
+
+kube::Client Drainer() {
+  auto config = ApiServer::Shared().ConfigOf("drainer", "system:masters");
+  return kube::Client(kube::MakeCurlTransport(*config));
+}
+
+bool Gated(const Json& pod) { return !GetArray(pod, {"spec", "schedulingGates"}).empty(); }
+
+class DrainTest : public ::testing::Test {
+ protected:
+  Cluster& cluster_ = Cluster::Shared();
+  const std::string ns_ = cluster_.MakeNamespace();
+  kube::Client drainer_ = Drainer();
+
+  // A protected pod that runs on node-a.
+  Json RunWeb(const std::string& pod = "web-a") {
+    owner_ = cluster_.MakeWorkload(ns_, "web", {{api::kProtect, "true"}});
+    EXPECT_TRUE(Eventually([&] {
+      auto made = cluster_.MakePod(ns_, pod, "web", owner_);
+      return made.ok();
+    }));
+    EXPECT_TRUE(cluster_.RunPod(ns_, pod, "node-a").ok());
+    return cluster_.Pod(ns_, pod);
+  }
+
+  Json owner_;
+};
+
+TEST_F(DrainTest, MovesThePodThroughAFinalCheckpoint) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  FakeAgent agent(cluster_, ns_);
+  const Json pod = RunWeb();
+  EXPECT_EQ(GetString(pod, {"spec", "runtimeClassName"}), "holdfast");
+  EXPECT_FALSE(Gated(pod)) << "the first pod of a workload has nothing to wait for";
+
+  std::set<std::string> messages;
+  ASSERT_TRUE(Eventually([&] {
+    const Status evicted = drainer_.Evict(ns_, "web-a", {});
+    if (evicted.code() == Code::kResourceExhausted) messages.insert(evicted.message());
+    return !GetString(cluster_.Pod(ns_, "web-a"), {"metadata", "deletionTimestamp"}).empty();
+  }));
+  EXPECT_TRUE(std::any_of(messages.begin(), messages.end(), [&](const std::string& m) {
+    return m.find("holdfast: checkpointing " + ns_ + "/web-a (") != m.npos;
+  })) << ::testing::PrintToString(messages);
+
+  // The ReplicaSet makes the successor while the old pod still dies.
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_).ok());
+  EXPECT_EQ(GetString(GetArray(cluster_.Pod(ns_, "web-b"), {"spec", "initContainers"}).at(0), {"name"}), "holdfast-wait");
+  ASSERT_TRUE(Eventually([&] { return !Gated(cluster_.Pod(ns_, "web-b")); }));
+  const auto checkpoints = cluster_.Checkpoints(ns_);
+  ASSERT_EQ(checkpoints.size(), 1u);
+  const api::Checkpoint& c = checkpoints[0];
+  const Json successor = cluster_.Pod(ns_, "web-b");
+  EXPECT_EQ(GetString(successor, {"metadata", "annotations", api::kRestore}), c.meta.name);
+  EXPECT_EQ(GetString(successor, {"spec", "nodeSelector", "kubernetes.io/arch"}), "amd64");
+  ASSERT_TRUE(c.status.claim);
+  EXPECT_EQ(c.status.claim->pod_uid, GetString(successor, {"metadata", "uid"}));
+  EXPECT_EQ(c.status.owner.kind, "Deployment");
+  cluster_.EndPod(ns_, "web-a");
+}
+
+TEST_F(DrainTest, LetsThePodGoWithAnEventWhenItsCheckpointFails) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  FakeAgent agent(cluster_, ns_, /*fails=*/true);
+  RunWeb();
+  ASSERT_TRUE(Eventually([&] { return drainer_.Evict(ns_, "web-a", {}).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return !cluster_.EventNotes(ns_, "StateNotKept").empty(); }));
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_).ok());
+  ASSERT_TRUE(Eventually([&] { return !Gated(cluster_.Pod(ns_, "web-b")); }));
+  EXPECT_EQ(GetString(cluster_.Pod(ns_, "web-b"), {"metadata", "annotations", api::kRestore}), "");
+  EXPECT_TRUE(Eventually([&] { return !cluster_.EventNotes(ns_, "ColdStart").empty(); }));
+  cluster_.EndPod(ns_, "web-a");
+}
+
+TEST_F(DrainTest, ADryRunMakesNothing) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  RunWeb();
+  kube::CallOptions dry;
+  dry.dry_run = true;
+  const Status answer = drainer_.Evict(ns_, "web-a", {}, dry);
+  EXPECT_EQ(answer.code(), Code::kResourceExhausted) << answer.ToString();
+  std::this_thread::sleep_for(seconds(1));  // long enough for a background creation, had there been one
+  EXPECT_TRUE(cluster_.Checkpoints(ns_).empty());
+  cluster_.EndPod(ns_, "web-a");
+}
+
+TEST_F(DrainTest, AnUnprotectedPodIsEvictedAsAlways) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  const Json owner = cluster_.MakeWorkload(ns_, "plain", Json::object());
+  auto pod = cluster_.MakePod(ns_, "plain-a", "plain", owner, {{api::kRestore, "somebody-elses"}});
+  ASSERT_TRUE(pod.ok());
+  EXPECT_EQ(GetString(*pod, {"spec", "runtimeClassName"}), "");
+  EXPECT_EQ(GetString(*pod, {"metadata", "annotations", api::kRestore}), "") << "no annotation restores anything by itself";
+  ASSERT_TRUE(cluster_.RunPod(ns_, "plain-a", "node-a").ok());
+  EXPECT_TRUE(drainer_.Evict(ns_, "plain-a", {}).ok());
+  cluster_.EndPod(ns_, "plain-a");
+}
+
+TEST_F(DrainTest, WaitsForTheDisruptionBudgetBeforeAnythingIsFrozen) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  FakeAgent agent(cluster_, ns_);
+  RunWeb();
+  const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
+  ASSERT_TRUE(
+      cluster_.client()
+          .Create(budgets, ns_,
+                  {{"metadata", {{"name", "web"}}}, {"spec", {{"minAvailable", 1}, {"selector", {{"matchLabels", {{"app", "web"}}}}}}}})
+          .ok());
+  EXPECT_EQ(drainer_.Evict(ns_, "web-a", {}).code(), Code::kResourceExhausted);
+  ASSERT_TRUE(Eventually([&] {
+    const auto all = cluster_.Checkpoints(ns_);
+    return !all.empty() && all[0].Ready() != nullptr && all[0].Ready()->message.find("PodDisruptionBudget") != std::string::npos;
+  }));
+  EXPECT_EQ(cluster_.Checkpoints(ns_)[0].status.phase, api::Phase::kPending);
+  // The budget's controller would write this once another replica runs.
+  kube::CallOptions status;
+  status.subresource = "status";
+  const Json free = {
+      {"status",
+       {{"disruptionsAllowed", 1}, {"currentHealthy", 2}, {"desiredHealthy", 1}, {"expectedPods", 2}, {"observedGeneration", 1}}}};
+  ASSERT_TRUE(cluster_.client().Patch(budgets, ns_, "web", kube::PatchType::kMerge, free, status).ok());
+  ASSERT_TRUE(Eventually([&] { return !GetString(cluster_.Pod(ns_, "web-a"), {"metadata", "deletionTimestamp"}).empty(); }));
+  cluster_.EndPod(ns_, "web-a");
+}
+
+TEST_F(DrainTest, TwoSuccessorsAndTwoControllersGiveOneWinner) {
+  // Two leaders at once, as if a fenced one had not noticed yet: each has a lease of its own.
+  Replica one("one", cluster_.webhook_port());
+  ASSERT_TRUE(one.WaitReady());
+  FakeAgent agent(cluster_, ns_);
+  RunWeb();
+  ASSERT_TRUE(Eventually([&] {
+    (void)drainer_.Evict(ns_, "web-a", {}).ok();
+    return !GetString(cluster_.Pod(ns_, "web-a"), {"metadata", "deletionTimestamp"}).empty();
+  }));
+  const std::string other_ns = cluster_.MakeNamespace();
+  Replica two("two", 0, other_ns);
+  ASSERT_TRUE(two.WaitReady());
+  ASSERT_TRUE(Eventually([&] { return two.app().leading(); }));
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_).ok());
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-c", "web", owner_).ok());
+  ASSERT_TRUE(Eventually([&] { return !Gated(cluster_.Pod(ns_, "web-b")) && !Gated(cluster_.Pod(ns_, "web-c")); }));
+  const api::Checkpoint c = cluster_.Checkpoints(ns_).at(0);
+  ASSERT_TRUE(c.status.claim);
+  int restored = 0;
+  for (const char* name : {"web-b", "web-c"}) {
+    const Json pod = cluster_.Pod(ns_, name);
+    if (GetString(pod, {"metadata", "annotations", api::kRestore}).empty()) continue;
+    ++restored;
+    EXPECT_EQ(c.status.claim->pod_uid, GetString(pod, {"metadata", "uid"}));
+  }
+  EXPECT_EQ(restored, 1);
+  cluster_.EndPod(ns_, "web-a");
+}
+
+}  // namespace
+}  // namespace holdfast::testing

@@ -1,0 +1,232 @@
+#include <gtest/gtest.h>
+
+#include "reconcilers/claim/step.h"
+#include "tests/unit/reconcilers/world.h"
+
+namespace holdfast::reconcilers::claim {
+namespace {
+
+using api::Phase;
+using namespace reconcilers::testing;  // NOLINT(google-build-using-namespace)
+
+kube::Pod Successor() {
+  kube::Pod pod = WebPod("web-b", "uid-b");
+  pod.phase = "Pending";
+  pod.node_name.clear();
+  pod.scheduling_gates = {api::kClaimGate};
+  pod.meta.creation_timestamp = FormatTime(At(5));
+  return pod;
+}
+
+World Seen(std::vector<Candidate> candidates) {
+  World w;
+  w.pod = Share(Successor());
+  w.lineage.owner = WebOwner();
+  w.protection.on = true;
+  w.protection.policy = Share(api::RestorePolicy());
+  w.candidates = std::move(candidates);
+  return w;
+}
+
+Candidate Of(const api::Checkpoint& c, PodPtr pod = nullptr) { return {Share(c), std::move(pod), nullptr}; }
+
+PodPtr Dying() {
+  kube::Pod pod = WebPod();
+  pod.meta.deletion_timestamp = FormatTime(At(12));
+  return Share(pod);
+}
+
+TEST(Claim, TakesTheNewestFinalReadyOneOfItsSeat) {
+  api::Checkpoint old = InPhase(Phase::kReady, "web-z", "uid-z"), fresh = InPhase(Phase::kReady);
+  old.status.completed_at = FormatTime(At(-500));
+  const Step step = Next(Seen({Of(old), Of(fresh, Dying())}), At(20));
+  ASSERT_EQ(step.action, Action::kClaim);
+  EXPECT_EQ(step.checkpoint->spec.pod_uid, "uid-a");
+}
+
+struct NotMine {
+  const char* what;
+  void (*change)(api::Checkpoint*);
+};
+const NotMine kNotMine[] = {
+    {"another template", [](api::Checkpoint* c) { c->status.owner.template_hash = "h2"; }},
+    {"another owner", [](api::Checkpoint* c) { c->status.owner.uid = "uid-other"; }},
+    {"another ordinal", [](api::Checkpoint* c) { c->status.owner.ordinal = "1"; }},
+    {"not final", [](api::Checkpoint* c) { c->spec.final = false; }},
+    {"claimed by another", [](api::Checkpoint* c) { c->status.claim = api::Claim{"web-c", "uid-c", ""}; }},
+    {"being deleted", [](api::Checkpoint* c) { c->meta.deletion_timestamp = "2026-06-01T12:00:00Z"; }},
+    {"failed", [](api::Checkpoint* c) { c->status.phase = Phase::kFailed; }},
+    {"with a container that the pod lacks", [](api::Checkpoint* c) { c->status.containers = {{"sidecar", "", "", 1, true, ""}}; }},
+    {"not restorable", [](api::Checkpoint* c) { c->status.containers = {{"main", "", "", 1, false, "io_uring"}}; }},
+};
+
+TEST(Claim, LeavesWhatIsNotItsOwn) {
+  for (const NotMine& c : kNotMine) {
+    api::Checkpoint other = InPhase(Phase::kReady);
+    c.change(&other);
+    const Step step = Next(Seen({Of(other)}), At(20));
+    EXPECT_EQ(step.action, Action::kCold) << c.what;
+    EXPECT_TRUE(step.notice) << "never silently";
+  }
+}
+
+TEST(Claim, WaitsWhileItsPredecessorIsBeingCheckpointedUpToTheDeadline) {
+  for (Phase phase : {Phase::kPending, Phase::kAssigned, Phase::kFreezing, Phase::kDumping, Phase::kStoring}) {
+    const World w = Seen({Of(InPhase(phase), Share(WebPod()))});
+    EXPECT_EQ(Next(w, At(114)).action, Action::kWait) << api::PhaseName(phase);
+    EXPECT_EQ(Next(w, At(115)).action, Action::kCold) << api::PhaseName(phase);
+  }
+}
+
+TEST(Claim, WaitsForTheEvictionOfAFrozenPredecessor) {
+  const World w = Seen({Of(InPhase(Phase::kReady), Share(WebPod()))});
+  EXPECT_EQ(Next(w, At(20)).action, Action::kWait) << "until it is dying, its own pod may still take it back";
+  EXPECT_EQ(Next(w, At(70)).action, Action::kCold);
+}
+
+TEST(Claim, StartsColdWithTheReasonOfTheFailure) {
+  api::Checkpoint failed = InPhase(Phase::kFailed);
+  failed.status.conditions[0].message = "the store is full";
+  const Step step = Next(Seen({Of(failed)}), At(20));
+  EXPECT_EQ(step.action, Action::kCold);
+  EXPECT_NE(step.notice->note.find("the store is full"), std::string::npos);
+  EXPECT_TRUE(step.notice->on_checkpoint);
+}
+
+TEST(Claim, OpensTheGateForWhatItHasClaimed) {
+  api::Checkpoint mine = InPhase(Phase::kReady);
+  mine.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(15))};
+  EXPECT_EQ(Next(Seen({Of(mine)}), At(20)).action, Action::kRelease);
+}
+
+TEST(Claim, DoesNothingForPodsWithoutTheGate) {
+  World w = Seen({Of(InPhase(Phase::kReady))});
+  kube::Pod open = *w.pod;
+  open.scheduling_gates = {"kueue.x-k8s.io/admission"};
+  w.pod = Share(open);
+  EXPECT_EQ(Next(w, At(20)).action, Action::kNothing);
+}
+
+TEST(Claim, RespectsMaxAge) {
+  World w = Seen({Of(InPhase(Phase::kReady))});
+  api::RestorePolicy policy;
+  policy.spec.restore.max_age = std::chrono::hours(1);
+  w.protection.policy = Share(policy);
+  EXPECT_EQ(Next(w, At(10 + 3600)).action, Action::kClaim);
+  EXPECT_EQ(Next(w, At(10 + 3601)).action, Action::kCold);
+}
+
+World SeenAsking(std::vector<Candidate> candidates) {
+  World w = Seen(std::move(candidates));
+  kube::Pod pod = *w.pod;
+  pod.meta.annotations[api::kFromCheckpoint] = "snap";
+  w.pod = Share(pod);
+  return w;
+}
+
+api::Checkpoint Snapshot() {
+  api::Checkpoint c = InPhase(Phase::kReady, "old", "uid-old");
+  c.meta.name = "snap";
+  c.spec.trigger = api::Trigger::kManual;
+  c.spec.final = false;
+  c.status.owner = {"Pod", "old", "uid-old", "", ""};
+  c.status.containers = {{"main", "", "", 1, true, ""}};
+  return c;
+}
+
+TEST(Claim, FollowsAUsersRequestForANonFinalOne) {
+  const Step step = Next(SeenAsking({Of(Snapshot())}), At(20));
+  ASSERT_EQ(step.action, Action::kClaim);
+  EXPECT_EQ(step.checkpoint->meta.name, "snap");
+}
+
+TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
+  struct Case {
+    const char* what;
+    void (*change)(World*, api::Checkpoint*);
+    const char* says;
+  };
+  const Case kCases[] = {
+      {"no such", [](World*, api::Checkpoint* c) { c->meta.name = "other"; }, "no such Checkpoint"},
+      {"failed", [](World*, api::Checkpoint* c) { c->status.phase = Phase::kFailed; }, "it failed"},
+      {"claimed", [](World*, api::Checkpoint* c) { c->status.claim = api::Claim{"web-c", "uid-c", ""}; }, "has claimed it"},
+      {"container", [](World*, api::Checkpoint* c) { c->status.containers[0].name = "sidecar"; }, "sidecar"},
+      {"volume",
+       [](World* w, api::Checkpoint*) {
+         kube::Pod pod = *w->pod;
+         kube::Volume volume;
+         volume.name = "data";
+         volume.type = "persistentVolumeClaim";
+         volume.claim_name = "data-0";
+         pod.volumes = {volume};
+         pod.containers[0].mounts = {{"data", "/data", false}};
+         w->pod = Share(pod);
+       },
+       "IgnoreDrift"},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    World w = SeenAsking({});
+    api::Checkpoint snapshot = Snapshot();
+    c.change(&w, &snapshot);
+    w.candidates = {Of(snapshot)};
+    Step step = Next(w, At(20));
+    EXPECT_EQ(step.action, Action::kWait);
+    ASSERT_TRUE(step.notice);
+    EXPECT_NE(step.notice->note.find(c.says), std::string::npos) << step.notice->note;
+    EXPECT_NE(step.notice->note.find("remove the annotation"), std::string::npos) << "it says what to do";
+    // Unless a policy of the user's own says that a cold start is better than none.
+    api::RestorePolicy policy;
+    policy.meta.name = "lenient";
+    w.protection.policy = Share(policy);
+    EXPECT_EQ(Next(w, At(20)).action, Action::kCold);
+  }
+}
+
+TEST(Claim, ASnapshotMayBeUsedAgainWhenItsLastUserIsGone) {
+  api::Checkpoint used = Snapshot();
+  used.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(11))};
+  used.status.restores = {{"web-c", "node-b", FormatTime(At(12)), "Restored", "", 0.5}};
+  EXPECT_EQ(Next(SeenAsking({Of(used)}), At(20)).action, Action::kUnclaim);
+  Candidate in_use = Of(used);
+  in_use.claimant = Share(WebPod("web-c", "uid-c"));
+  EXPECT_EQ(Next(SeenAsking({in_use}), At(20)).action, Action::kWait);
+  used.spec.final = true;
+  EXPECT_EQ(Next(SeenAsking({Of(used)}), At(20)).action, Action::kWait) << "state that ran on does not come twice";
+}
+
+TEST(Claim, OfAPodThatVanishedIsAbandonedUnlessItRestored) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(15))};
+  EXPECT_TRUE(Abandoned(Of(c)));
+  Candidate lives = Of(c);
+  lives.claimant = Share(Successor());
+  EXPECT_FALSE(Abandoned(lives));
+  c.status.restores = {{"web-b", "node-b", FormatTime(At(16)), "Failed", "", 0}};
+  EXPECT_FALSE(Abandoned(Of(c)));
+  c.status.restores[0].at = FormatTime(At(5));  // of an earlier pod of that name
+  EXPECT_TRUE(Abandoned(Of(c)));
+}
+
+TEST(Claim, OfTheOldPodItselfIsNeverAbandoned) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.status.claim = api::Claim{"web-a", "uid-a", FormatTime(At(15))};
+  EXPECT_FALSE(Abandoned(Of(c))) << "its pod ran on, so the state is old";
+}
+
+TEST(ColdStart, IsSeenBesideAnUnclaimedCheckpoint) {
+  World w = Seen({Of(InPhase(Phase::kReady))});
+  kube::Pod running = *w.pod;
+  running.scheduling_gates.clear();
+  running.phase = "Running";
+  w.pod = Share(running);
+  EXPECT_EQ(ColdBeside(w, At(10)), nullptr) << "too young to tell";
+  EXPECT_NE(ColdBeside(w, At(20)), nullptr);
+
+  running.meta.creation_timestamp = FormatTime(At(-60));
+  w.pod = Share(running);
+  EXPECT_EQ(ColdBeside(w, At(20)), nullptr) << "a sibling that was there before";
+}
+
+}  // namespace
+}  // namespace holdfast::reconcilers::claim
