@@ -45,7 +45,13 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
 
 Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token stop) {
   if (Cancelled(entry)) return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted before it was complete");
-  if (Expired(entry)) return Fail(entry, api::reason::kDeadline, "the deadline passed before the checkpoint was stored");
+  if (Expired(entry)) {
+    Result<storage::SessionState> state = store_.StateOf(entry.uid);
+    if (!state.ok() && MayPass(state.status().code())) {
+      return Fail(entry, api::reason::kStoreUnavailable, "the store did not answer until the deadline: " + state.status().message());
+    }
+    return Fail(entry, api::reason::kDeadline, "the deadline passed before the checkpoint was stored");
+  }
   const MonoTime began = clock_.Mono();
   auto failed = [&](const Status& why) -> Result<Pause> {
     if (why.code() == Code::kResourceExhausted) return Fail(entry, api::reason::kStoreFull, why.message());

@@ -128,6 +128,10 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   if (!settled) return Done();
   if (!reported) HF_RETURN_IF_ERROR(Report(*record));
   HF_RETURN_IF_ERROR(RemoveAll(layout_.RestoreFolder(pod->meta.uid)));
+  // holdfast-wait may still have to read that it need not wait any longer.
+  bool waited = phase == Phase::kReady;
+  for (const kube::ContainerStatus& status : pod->container_statuses) waited = waited || status.running || status.terminated;
+  if (!waited) return Done();
   HF_RETURN_IF_ERROR(RemoveAll(layout_.WaitFolder(pod->meta.uid)));
   return Done();
 }

@@ -72,7 +72,9 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
       else if (s.phase == Phase::kCold) Tell(*record, "cold", s.cold_reason);
       else Tell(*record, "waiting", "checkpoint " + s.checkpoint);
     }
+    // May be called more often than it says yes, but decides once: a decision counts a try.
     auto known = [&] {
+      if (decision.answer) return true;
       before = record->state;
       decision = DecideCreate(record->state, *pod, question, previous_lived, layout_);
       return decision.answer.has_value();

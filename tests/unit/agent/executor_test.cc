@@ -288,10 +288,11 @@ TEST_F(ExecutorTest, AReadPastTheDeadlineIsGivenUp) {
 TEST_F(ExecutorTest, ProgressIsReportedWhileItIsStored) {
   on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
     options.progress({5, 10, 3});
+    while (clock.waiters() == 0) std::this_thread::yield();
+    clock.Advance(std::chrono::seconds(1));
     while (cluster.CachedCheckpoint("ck-uid")->status.progress_bytes == 0) std::this_thread::yield();
     return std::vector<storage::FileEntry>{};
   };
-  Pump pump(clock);
   EXPECT_FALSE(Drive(3));
   EXPECT_THAT(cluster.phases, ElementsAre("Dumping", "Storing", "Ready"));
 }
@@ -323,6 +324,7 @@ TEST_F(ExecutorTest, ACommitWhoseAnswerIsLostLeavesThePodFrozenWhileNeitherStore
   EXPECT_TRUE(cluster.HasEvent("pod/web-0", "KeptFrozen"));
   // The store comes back and says the truth.
   store.commit_lost = false;
+  store.on_commit = nullptr;
   store.reachable = cluster.reachable = true;
   EXPECT_FALSE(Drive(5));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
@@ -516,11 +518,14 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
   ASSERT_TRUE(journal.Write(entry).ok());
   node.dump_running = true;
   ASSERT_TRUE(executor->Recover().ok());
-  std::jthread dump([this] {
+  std::jthread dump([this](std::stop_token stop) {
     while (clock.waiters() == 0) std::this_thread::yield();
     Dump(layout.Landing("ck-uid"), true);
+    while (!stop.stop_requested()) {
+      if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(5));
+      else std::this_thread::yield();
+    }
   });
-  Pump pump(clock);
   EXPECT_FALSE(Drive(3));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
   EXPECT_EQ(node.dumps, 0);

@@ -23,6 +23,7 @@ class RestorerTest : public testing::Test {
     pod["metadata"]["annotations"][api::kRestore] = "ck";
     pod["spec"]["initContainers"] = Json::parse(R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"}])");
     pod["spec"]["containers"].push_back({{"name", "istio-proxy"}});
+    pod["status"] = {{"phase", "Pending"}};
     cluster.pods["default/web-1"] = pod;
     cluster.checkpoint = CheckpointJson(true);
     cluster.checkpoint["status"] = {{"phase", "Ready"}, {"nodeName", "node0"}, {"podUID", "pod-uid"},
@@ -231,8 +232,10 @@ TEST_F(RestorerTest, ADamagedCheckpointStartsColdAfterThreeTries) {
   fetch_error = Status(Code::kDataLoss, "segment 12 is damaged");
   Drive();
   EXPECT_EQ(fetches, 3);
-  EXPECT_EQ(WaitStateNow(), "none") << "reported and cleaned up";
+  EXPECT_EQ(WaitStateNow(), "cold") << "holdfast-wait must be able to read it";
   EXPECT_EQ(Create("main", "n1").action, "cold");
+  Drive();
+  EXPECT_FALSE(Exists(layout.RestoreFolder("new-uid")));
   EXPECT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
   ASSERT_EQ(cluster.restores.size(), 1u);
   EXPECT_THAT(cluster.restores[0].reason, HasSubstr("segment 12"));
@@ -286,6 +289,15 @@ TEST_F(RestorerTest, ALostOutcomeOfARestoreThatLeftNothingIsTriedAgain) {
   Restart();
   restorer->Recover();
   EXPECT_EQ(Create("main", "n2").action, "restore");
+}
+
+TEST_F(RestorerTest, AColdPodsWaitFolderGoesWhenItsContainersHaveStarted) {
+  cluster.checkpoint = nullptr;
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "cold");
+  cluster.pods["default/web-1"]["status"] = PodJson("x", "x")["status"];
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "none");
 }
 
 TEST_F(RestorerTest, WhatAPodLeftIsRemovedWhenItIsGone) {
