@@ -215,7 +215,8 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
   if (!here.ok()) {
     LogWarning("cannot fetch a checkpoint", {{"pod", pod.meta.Key()}, {"checkpoint", cp.meta.name}, {"error", here.message()}});
-    const bool may_pass = here.code() == Code::kUnavailable || here.code() == Code::kDeadlineExceeded || here.code() == Code::kUnauthenticated;
+    const bool may_pass =
+        here.code() == Code::kUnavailable || here.code() == Code::kDeadlineExceeded || here.code() == Code::kUnauthenticated;
     if (!may_pass) {
       int failures = 0;
       {
@@ -264,7 +265,8 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
       if (!c.reason.empty()) why = "container " + c.name + ": " + c.reason;
       continue;
     }
-    if (!Exists(dir + "/" + c.name + "/images/inventory.img")) return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
+    if (!Exists(dir + "/" + c.name + "/images/inventory.img"))
+      return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
     state.containers[c.name] = {};
   }
   if (state.containers.empty()) return Status(Code::kUnsupported, why);

@@ -21,8 +21,10 @@ class Pump {
   explicit Pump(FakeClock& clock)
       : thread_([&clock](std::stop_token stop) {
           while (!stop.stop_requested()) {
-            if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
-            else std::this_thread::yield();
+            if (clock.waiters() > 0)
+              clock.Advance(std::chrono::milliseconds(100));
+            else
+              std::this_thread::yield();
           }
         }) {}
 
@@ -315,6 +317,25 @@ TEST_F(ExecutorTest, ACheckpointDeletedAfterItsCommitTakesItsManifestAlongBefore
   EXPECT_FALSE(Frozen());
 }
 
+TEST_F(ExecutorTest, ACheckpointDeletedWhileThePodIsKeptFrozenLetsThePodGo) {
+  EXPECT_FALSE(Drive(3));
+  cluster.checkpoint = nullptr;
+  EXPECT_TRUE(Drive());
+  EXPECT_FALSE(Frozen());
+  EXPECT_TRUE(cluster.HasEvent("pod/web-0", "Thawed"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, ACheckpointDeletedAfterAnotherPodClaimedItLeavesTheOldPodFrozen) {
+  EXPECT_FALSE(Drive(3));
+  cluster.checkpoint["status"]["claim"] = {{"podName", "web-1"}, {"podUID", "other"}, {"at", "2026-01-01T00:00:00Z"}};
+  EXPECT_FALSE(Drive(2));
+  cluster.checkpoint = nullptr;
+  Restart();
+  EXPECT_FALSE(Drive(5));
+  EXPECT_TRUE(Frozen());
+}
+
 TEST_F(ExecutorTest, ACommitWhoseAnswerIsLostLeavesThePodFrozenWhileNeitherStoreNorClaimAnswer) {
   store.commit_lost = true;
   store.on_commit = [&] { cluster.reachable = false; };
@@ -425,11 +446,11 @@ TEST_F(ExecutorTest, ASecondCheckpointOfAPodWaitsForTheFirst) {
 TEST_F(ExecutorTest, ADeadAgentsSuccessorGoesOnFromEveryStep) {
   struct Case {
     Step step;
-    bool result;          // the dump has left its result
-    bool committed;       // the store has committed
+    bool result;     // the dump has left its result
+    bool committed;  // the store has committed
   };
-  const Case cases[] = {{Step::kIntent, false, false},   {Step::kDumping, false, false},    {Step::kDumping, true, false},
-                        {Step::kDumped, true, false},    {Step::kStoring, true, false},     {Step::kCommitAsked, true, false},
+  const Case cases[] = {{Step::kIntent, false, false},    {Step::kDumping, false, false}, {Step::kDumping, true, false},
+                        {Step::kDumped, true, false},     {Step::kStoring, true, false},  {Step::kCommitAsked, true, false},
                         {Step::kCommitAsked, true, true}, {Step::kCommitted, true, true}};
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(StepName(c.step)) + (c.result ? " with" : " without") + " result" + (c.committed ? ", committed" : ""));
@@ -447,8 +468,7 @@ TEST_F(ExecutorTest, ADeadAgentsSuccessorGoesOnFromEveryStep) {
     entry.pod_uid = "pod-uid";
     entry.final = true;
     entry.step = c.step;
-    entry.deadline_unix_ms =
-        std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
+    entry.deadline_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
     entry.containers = {{"main", "c1", "counter:1", ""}};
     ASSERT_TRUE(WriteIntents(layout, entry).ok());
     if (c.result) Dump(layout.Landing("ck-uid"), true);
@@ -522,8 +542,10 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
     while (clock.waiters() == 0) std::this_thread::yield();
     Dump(layout.Landing("ck-uid"), true);
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(5));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::milliseconds(5));
+      else
+        std::this_thread::yield();
     }
   });
   EXPECT_FALSE(Drive(3));

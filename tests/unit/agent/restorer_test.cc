@@ -21,12 +21,15 @@ class RestorerTest : public testing::Test {
     EXPECT_TRUE(layout.Make().ok());
     Json pod = PodJson("web-1", "new-uid");
     pod["metadata"]["annotations"][api::kRestore] = "ck";
-    pod["spec"]["initContainers"] = Json::parse(R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"}])");
+    pod["spec"]["initContainers"] =
+        Json::parse(R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"}])");
     pod["spec"]["containers"].push_back({{"name", "istio-proxy"}});
     pod["status"] = {{"phase", "Pending"}};
     cluster.pods["default/web-1"] = pod;
     cluster.checkpoint = CheckpointJson(true);
-    cluster.checkpoint["status"] = {{"phase", "Ready"}, {"nodeName", "node0"}, {"podUID", "pod-uid"},
+    cluster.checkpoint["status"] = {{"phase", "Ready"},
+                                    {"nodeName", "node0"},
+                                    {"podUID", "pod-uid"},
                                     {"completedAt", FormatTime(clock.Wall() - std::chrono::seconds(7))},
                                     {"manifest", {{"store", "default"}, {"id", "ck-uid"}, {"digest", "blake3:00"}}},
                                     {"containers", Json::array({{{"name", "main"}, {"restorable", true}}})},
@@ -198,8 +201,10 @@ TEST_F(RestorerTest, AnUnknownPodIsRefused) {
   clock.Advance(std::chrono::seconds(1));
   std::jthread time([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(500));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::milliseconds(500));
+      else
+        std::this_thread::yield();
     }
   });
   EXPECT_EQ(Create("main", "n1", "nobody", "nobody-uid").action, "refuse");
@@ -211,8 +216,10 @@ TEST_F(RestorerTest, CreateWaitsForTheImagesAndIsThenRefused) {
   Drive(3);
   std::jthread time([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::seconds(1));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::seconds(1));
+      else
+        std::this_thread::yield();
     }
   });
   runtime::CreateAnswer answer = Create("main", "n1");
