@@ -141,7 +141,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
     restores.Enqueue(pod.meta.Key());
     if (std::optional<std::string> uid = executor.CheckpointOf(pod.meta.uid)) checkpoints.Enqueue(*uid);
   });
-  SocketServer socket({.path = layout.Socket()}, [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
+  SocketServer socket({.path = layout.Socket()},
+                      [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
   HF_RETURN_IF_ERROR(socket.Start());
   cluster.Start();
   checkpoints.Start();
@@ -149,7 +150,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   LogInfo("holdfast-agent runs", {{"node", options.node_name}, {"version", HOLDFAST_VERSION}, {"host_pid", host_pid}});
 
   RealHost host(node, options.install_from);
-  Installer installer(host, [&layout](std::string* why) { return NodeIsBusy(layout, why); }, clock);
+  Installer installer(
+      host, [&layout](std::string* why) { return NodeIsBusy(layout, why); }, clock);
   NodeKeeper keeper(installer, cluster, options.node_name, clock);
   std::jthread keeping;
   if (options.install) keeping = std::jthread([&](std::stop_token s) { keeper.Run(s); });

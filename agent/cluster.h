@@ -25,8 +25,8 @@ class Cluster {
   // Events, in the background.
   virtual void PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
                         const std::string& note) = 0;
-  virtual void CheckpointEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
-                               const std::string& note) = 0;
+  virtual void CheckpointEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid,
+                               const std::string& reason, const std::string& note) = 0;
 };
 
 }  // namespace holdfast::agent

@@ -9,6 +9,12 @@ namespace holdfast::agent {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+constexpr size_t kMaxMessage = 4000;  // of a person's patience, and of the journal; the API takes more
+
+}  // namespace
+
 Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, storage::Store& store,
                    Cluster& cluster, Metrics& metrics, Clock& clock)
     : options_(std::move(options)),
@@ -67,7 +73,8 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
   if (live.status().code() == Code::kNotFound) return std::optional<Duration>();
   if (!live.ok()) return live.status();
   const api::Checkpoint& cp = *live;
-  if (cp.meta.uid != uid || cp.status.node_name != options_.node_name || cp.meta.terminating() || cp.done() || cp.status.phase == api::Phase::kPending) {
+  if (cp.meta.uid != uid || cp.status.node_name != options_.node_name || cp.meta.terminating() || cp.done() ||
+      cp.status.phase == api::Phase::kPending) {
     return std::optional<Duration>();
   }
   if (cp.status.phase != api::Phase::kAssigned) {
@@ -123,14 +130,22 @@ Result<Executor::Pause> Executor::Refuse(const api::Checkpoint& cp, const std::s
 Result<Executor::Pause> Executor::Advance(JournalEntry& entry, std::stop_token stop) {
   if (entry.failed() && entry.step < Step::kThawed) return Undo(entry);
   switch (entry.step) {
-    case Step::kIntent: return StartDump(entry, stop);
-    case Step::kDumping: return WaitForDump(entry, stop);
-    case Step::kDumped: return AfterDump(entry);
-    case Step::kStoring: return StoreIt(entry, stop);
-    case Step::kCommitAsked: return AskForCommit(entry, stop);
-    case Step::kCommitted: return entry.reported ? StayFrozen(entry) : ReportReady(entry);
-    case Step::kThawed: return entry.failed() && !entry.reported ? ReportFailed(entry) : Finish(entry);
-    case Step::kFinished: break;
+    case Step::kIntent:
+      return StartDump(entry, stop);
+    case Step::kDumping:
+      return WaitForDump(entry, stop);
+    case Step::kDumped:
+      return AfterDump(entry);
+    case Step::kStoring:
+      return StoreIt(entry, stop);
+    case Step::kCommitAsked:
+      return AskForCommit(entry, stop);
+    case Step::kCommitted:
+      return entry.reported ? StayFrozen(entry) : ReportReady(entry);
+    case Step::kThawed:
+      return entry.failed() && !entry.reported ? ReportFailed(entry) : Finish(entry);
+    case Step::kFinished:
+      break;
   }
   return Pause();
 }
@@ -149,9 +164,10 @@ Status Executor::Enter(JournalEntry& entry, Step step) {
 
 Result<Executor::Pause> Executor::Fail(JournalEntry& entry, const std::string& reason, const std::string& message) {
   entry.failure_reason = reason;
-  entry.failure_message = message;
+  entry.failure_message = message.substr(0, kMaxMessage);
   HF_RETURN_IF_ERROR(journal_.Write(entry));
-  LogWarning("checkpoint failed", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"reason", reason}, {"message", message}});
+  LogWarning("checkpoint failed",
+             {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"reason", reason}, {"message", message}});
   return Pause();
 }
 

@@ -23,11 +23,11 @@ namespace holdfast::agent {
 
 struct ExecutorOptions {
   std::string node_name;
-  std::string store_name;  // status.manifest.store
-  Duration poll = std::chrono::milliseconds(5);            // of a running dump
+  std::string store_name;                        // status.manifest.store
+  Duration poll = std::chrono::milliseconds(5);  // of a running dump
   Duration progress_every = std::chrono::seconds(1);
   Duration kept_frozen_every = std::chrono::seconds(1);
-  Duration dump_grace = std::chrono::seconds(10);          // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
+  Duration dump_grace = std::chrono::seconds(10);  // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
   // The same store for one checkpoint's work, giving up at a deadline; unset: the store itself. Its own calls are short.
   std::function<std::unique_ptr<storage::Store>(MonoTime deadline, std::stop_token stop)> within;
   std::function<Result<std::vector<storage::FileEntry>>(const std::string&, storage::Session&, const storage::IngestOptions&)> ingest;

@@ -132,8 +132,9 @@ Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::s
   } else {
     for (const std::string& path : archives) unlink(path.c_str());
     if (!Exists(landing + "/result.json")) {
-      return Fail(entry, api::reason::kDumpFailed,
-                  "the kubelet made an archive, but holdfast-runc was not asked for the dump: is the node's runtime entry \"holdfast\" in effect?");
+      return Fail(
+          entry, api::reason::kDumpFailed,
+          "the kubelet made an archive, but holdfast-runc was not asked for the dump: is the node's runtime entry \"holdfast\" in effect?");
     }
   }
   return TakeDumpResult(entry);

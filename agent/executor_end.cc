@@ -78,14 +78,21 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   metrics_.Checkpointed(api::reason::kCompleted);
   cluster_.PodEvent(false, entry.ns, entry.pod, entry.pod_uid, "Checkpointed",
                     "checkpoint " + entry.name + " is ready: frozen for " + Seconds(result.frozen_ms));
-  LogInfo("checkpoint ready", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"frozen_ms", result.frozen_ms},
-                               {"dump_ms", result.dump_ms}, {"store_ms", entry.commit.store_ms}, {"new_bytes", stored}});
+  LogInfo("checkpoint ready", {{"checkpoint", entry.ns + "/" + entry.name},
+                               {"uid", entry.uid},
+                               {"frozen_ms", result.frozen_ms},
+                               {"dump_ms", result.dump_ms},
+                               {"store_ms", entry.commit.store_ms},
+                               {"new_bytes", stored}});
   return Pause();
 }
 
-// Committed, and nobody can ever claim it: the object is gone. Its manifest must be gone too before the pod may go on.
+// Committed, never reported as Ready, so never claimed; and nobody can claim it any more, because the object is gone. Its manifest goes
+// too.
 Result<Executor::Pause> Executor::CheckpointDeleted(JournalEntry& entry) {
-  HF_RETURN_IF_ERROR(store_.Delete(entry.commit.id.empty() ? entry.uid : entry.commit.id));
+  Status deleted = store_.Delete(entry.commit.id.empty() ? entry.uid : entry.commit.id);
+  // Where agents may not delete, the controller does: without the object there is no claim, so nobody restores from what is left.
+  if (!deleted.ok() && deleted.code() != Code::kPermissionDenied) return deleted;
   return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted before it was reported");
 }
 
@@ -105,6 +112,20 @@ Result<Executor::Pause> Executor::StayFrozen(JournalEntry& entry) {
     return Pause();
   }
   const Pause later(options_.kept_frozen_every);
+  if (cp.ok() && cp->status.claim && !entry.claimed) {
+    entry.claimed = true;  // by another pod: should the object vanish, this still forbids to thaw
+    HF_RETURN_IF_ERROR(journal_.Write(entry));
+  }
+  if (cp.status().code() == Code::kNotFound && !entry.claimed) {
+    Result<api::Checkpoint> live = cluster_.GetCheckpoint(entry.ns, entry.name);
+    if (live.status().code() == Code::kNotFound || (live.ok() && live->meta.uid != entry.uid)) {
+      HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
+      HF_RETURN_IF_ERROR(Enter(entry, Step::kThawed));
+      cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, "Thawed",
+                        "checkpoint " + entry.name + " was deleted while the pod was kept frozen for it, so the pod goes on here");
+      return Pause();
+    }
+  }
   for (const JournalContainer& c : entry.containers) {
     HF_ASSIGN_OR_RETURN(ContainerState state, node_.StateOf(c.id));
     if (state == ContainerState::kRunning || state == ContainerState::kPaused) return later;

@@ -34,10 +34,17 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
   manifest.checkpoint_uid = entry.uid;
   manifest.created = FormatTime(clock_.Wall());
   Json containers = Json::array();
-  for (const JournalContainer& c : entry.containers) containers.push_back({{"name", c.name}, {"image", c.image}, {"imageDigest", c.image_digest}});
-  manifest.info = {{"pod", entry.pod}, {"podUID", entry.pod_uid}, {"node", options_.node_name}, {"final", entry.final},
-                   {"startedAt", entry.started_at}, {"containers", containers}, {"volumes", entry.volumes},
-                   {"result", ResultOf(entry).ToJson()}, {"platform", node_.Platform()}};
+  for (const JournalContainer& c : entry.containers)
+    containers.push_back({{"name", c.name}, {"image", c.image}, {"imageDigest", c.image_digest}});
+  manifest.info = {{"pod", entry.pod},
+                   {"podUID", entry.pod_uid},
+                   {"node", options_.node_name},
+                   {"final", entry.final},
+                   {"startedAt", entry.started_at},
+                   {"containers", containers},
+                   {"volumes", entry.volumes},
+                   {"result", ResultOf(entry).ToJson()},
+                   {"platform", node_.Platform()}};
   if (Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid); cp.ok()) manifest.info["owner"] = api::ToJson(cp->status.owner);
   manifest.files = std::move(files);
   return manifest;
@@ -45,7 +52,13 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
 
 Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token stop) {
   if (Cancelled(entry)) return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted before it was complete");
-  if (Expired(entry)) return Fail(entry, api::reason::kDeadline, "the deadline passed before the checkpoint was stored");
+  if (Expired(entry)) {
+    Result<storage::SessionState> state = store_.StateOf(entry.uid);
+    if (!state.ok() && MayPass(state.status().code())) {
+      return Fail(entry, api::reason::kStoreUnavailable, "the store did not answer until the deadline: " + state.status().message());
+    }
+    return Fail(entry, api::reason::kDeadline, "the deadline passed before the checkpoint was stored");
+  }
   const MonoTime began = clock_.Mono();
   auto failed = [&](const Status& why) -> Result<Pause> {
     if (why.code() == Code::kResourceExhausted) return Fail(entry, api::reason::kStoreFull, why.message());
@@ -171,7 +184,7 @@ Result<Executor::Pause> Executor::TryReclaim(JournalEntry& entry, const Status& 
   if (won.status().code() == Code::kNotFound || won.status().code() == Code::kConflict) {
     // No such Checkpoint any more: nobody can claim it. The manifest, if there is one, must go before the pod goes on.
     Status deleted = store_.Delete(entry.uid);
-    if (deleted.ok()) return Fail(entry, reason, why.message());
+    if (deleted.ok() || deleted.code() == Code::kPermissionDenied) return Fail(entry, reason, why.message());
   }
   const std::string told = "the pod stays frozen: " + why.message() + "; and it could not be claimed back" +
                            (won.ok() ? " because somebody else restores from it" : ": " + won.status().message());

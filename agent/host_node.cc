@@ -64,8 +64,9 @@ Result<int> FindNodeProcess() {
     if (its != ours) return pid;
     pid = ParentOf(pid);
   }
-  return Status(Code::kFailedPrecondition,
-                "no process outside of this container is seen: the agent's pod needs hostPID: true and privileged: true (or give --host-pid)");
+  return Status(
+      Code::kFailedPrecondition,
+      "no process outside of this container is seen: the agent's pod needs hostPID: true and privileged: true (or give --host-pid)");
 }
 
 HostNode::HostNode(Layout layout, int host_pid, std::string runc_root)
@@ -109,7 +110,8 @@ Status HostNode::KillDump(const std::string& checkpoint_uid) {
     if (pid > 1) kill(-pid, SIGKILL);
     Clock::Real().Sleep(std::chrono::milliseconds(20), {});
   }
-  if (Locked(layout_.DumpLock(checkpoint_uid), &pid)) return Status(Code::kUnavailable, "the dump process " + std::to_string(pid) + " does not end");
+  if (Locked(layout_.DumpLock(checkpoint_uid), &pid))
+    return Status(Code::kUnavailable, "the dump process " + std::to_string(pid) + " does not end");
   return Status::Ok();
 }
 
@@ -150,13 +152,17 @@ Json HostNode::Platform() {
   if (!platform_.is_null()) return platform_;
   utsname names{};
   uname(&names);
-  Json platform = {{"arch", std::string(names.machine) == "x86_64" ? "amd64" : std::string(names.machine) == "aarch64" ? "arm64" : names.machine},
+  Json platform = {{"arch", std::string(names.machine) == "x86_64"    ? "amd64"
+                            : std::string(names.machine) == "aarch64" ? "arm64"
+                                                                      : names.machine},
                    {"kernel", names.release}};
   bool whole = true;
   auto version = [&](const char* key, const std::vector<std::string>& argv) {
     Result<ProcessResult> result = Run(argv);
-    if (result.ok() && result->exit_code == 0) platform[key] = LastWord(FirstLine(result->out));
-    else whole = false;
+    if (result.ok() && result->exit_code == 0)
+      platform[key] = LastWord(FirstLine(result->out));
+    else
+      whole = false;
   };
   version("criu", {kCriu, "--version"});
   version("runtime", {kRunc, "--version"});

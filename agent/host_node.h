@@ -38,7 +38,7 @@ class HostNode final : public Node {
   const std::string runc_root_;
   std::mutex mutex_;
   std::map<std::string, int> children_;  // checkpoint uid → pid of the dump that this process started, until it is reaped
-  Json platform_;  // asked once
+  Json platform_;                        // asked once
 };
 
 }  // namespace holdfast::agent

@@ -24,20 +24,24 @@ Result<std::string> HttpKubelet::Checkpoint(const std::string& ns, const std::st
 Result<std::string> ReadCheckpointAnswer(const kube::HttpResponse& response) {
   const std::string said = response.body.substr(0, 1000);
   switch (response.status) {
-    case 200: break;
+    case 200:
+      break;
     case 401:
-    case 403: return Status(Code::kPermissionDenied, "the kubelet refuses us: is create on nodes/checkpoint allowed? " + said);
+    case 403:
+      return Status(Code::kPermissionDenied, "the kubelet refuses us: is create on nodes/checkpoint allowed? " + said);
     case 404:
       // Also its answer for a pod that it does not know, with a text; without the feature there is none of ours.
       if (said.find("404 page not found") != std::string::npos) {
         return Status(Code::kUnsupported, "this kubelet has no checkpoint call (feature gate ContainerCheckpoint)");
       }
       return Status(Code::kNotFound, "the kubelet does not know the container: " + said);
-    default: return Status(Code::kUnavailable, "the kubelet answered " + std::to_string(response.status) + ": " + said);
+    default:
+      return Status(Code::kUnavailable, "the kubelet answered " + std::to_string(response.status) + ": " + said);
   }
   HF_ASSIGN_OR_RETURN(Json json, ParseJson(response.body));
   const Json& items = GetArray(json, {"items"});
-  if (!items.is_array() || items.size() != 1 || !items[0].is_string()) return Status(Code::kInternal, "the kubelet's answer names no archive: " + said);
+  if (!items.is_array() || items.size() != 1 || !items[0].is_string())
+    return Status(Code::kInternal, "the kubelet's answer names no archive: " + said);
   const std::string path = items[0].get<std::string>();
   const size_t slash = path.rfind('/');
   if (!path.starts_with('/') || !path.substr(0, slash).ends_with("/checkpoints") || path.find("/../") != std::string::npos ||

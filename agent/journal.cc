@@ -9,7 +9,8 @@
 namespace holdfast::agent {
 namespace {
 
-constexpr std::array<std::string_view, 8> kSteps = {"Intent", "Dumping", "Dumped", "Storing", "CommitAsked", "Committed", "Thawed", "Finished"};
+constexpr std::array<std::string_view, 8> kSteps = {"Intent",      "Dumping",   "Dumped", "Storing",
+                                                    "CommitAsked", "Committed", "Thawed", "Finished"};
 constexpr size_t kMaxManifestBytes = size_t{512} << 20;
 
 }  // namespace
@@ -21,9 +22,23 @@ Json JournalEntry::ToJson() const {
   for (const JournalContainer& c : containers) {
     list.push_back({{"name", c.name}, {"id", c.id}, {"image", c.image}, {"imageDigest", c.image_digest}});
   }
-  return {{"uid", uid}, {"namespace", ns}, {"name", name}, {"pod", pod}, {"podUID", pod_uid}, {"step", StepName(step)}, {"final", final},
-          {"stock", stock}, {"attempts", attempts}, {"startedAt", started_at}, {"deadlineUnixMs", deadline_unix_ms}, {"containers", list},
-          {"volumes", volumes}, {"failureReason", failure_reason}, {"failureMessage", failure_message}, {"reported", reported},
+  return {{"uid", uid},
+          {"namespace", ns},
+          {"name", name},
+          {"pod", pod},
+          {"podUID", pod_uid},
+          {"step", StepName(step)},
+          {"final", final},
+          {"stock", stock},
+          {"attempts", attempts},
+          {"startedAt", started_at},
+          {"deadlineUnixMs", deadline_unix_ms},
+          {"containers", list},
+          {"volumes", volumes},
+          {"failureReason", failure_reason},
+          {"failureMessage", failure_message},
+          {"reported", reported},
+          {"claimed", claimed},
           {"reclaimed", reclaimed},
           {"commit", {{"id", commit.id}, {"digest", commit.digest}, {"newBytes", commit.new_bytes}, {"storeMs", commit.store_ms}}}};
 }
@@ -50,16 +65,19 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   e.deadline_unix_ms = GetInt(json, {"deadlineUnixMs"});
   for (const Json& c : GetArray(json, {"containers"})) {
     JournalContainer container{GetString(c, {"name"}), GetString(c, {"id"}), GetString(c, {"image"}), GetString(c, {"imageDigest"})};
-    if (!IsSafeName(container.name) || !IsSafeName(container.id)) return Status(Code::kDataLoss, "not a journal entry: unsafe container name");
+    if (!IsSafeName(container.name) || !IsSafeName(container.id))
+      return Status(Code::kDataLoss, "not a journal entry: unsafe container name");
     e.containers.push_back(std::move(container));
   }
   for (const Json& v : GetArray(json, {"volumes"})) {
-    if (!v.is_string() || !IsSafeName(v.get_ref<const std::string&>())) return Status(Code::kDataLoss, "not a journal entry: unsafe volume name");
+    if (!v.is_string() || !IsSafeName(v.get_ref<const std::string&>()))
+      return Status(Code::kDataLoss, "not a journal entry: unsafe volume name");
     e.volumes.push_back(v.get<std::string>());
   }
   e.failure_reason = GetString(json, {"failureReason"});
   e.failure_message = GetString(json, {"failureMessage"});
   e.reported = GetBool(json, {"reported"});
+  e.claimed = GetBool(json, {"claimed"});
   e.reclaimed = GetBool(json, {"reclaimed"});
   e.commit.id = GetString(json, {"commit", "id"});
   e.commit.digest = GetString(json, {"commit", "digest"});

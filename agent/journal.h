@@ -45,6 +45,7 @@ struct JournalEntry {
     int64_t store_ms = 0;
   } commit;
   bool reported = false;   // Ready or Failed stands in the Checkpoint's status
+  bool claimed = false;    // by another pod, as far as was seen
   bool reclaimed = false;  // the old pod won the claim: it goes on, thawed
 
   bool failed() const { return !failure_reason.empty(); }
@@ -55,11 +56,11 @@ struct JournalEntry {
 class Journal {
  public:
   explicit Journal(std::string folder) : folder_(std::move(folder)) {}
-  Status Write(const JournalEntry& entry);                      // durable when it returns
-  Result<JournalEntry> Read(const std::string& uid) const;      // kNotFound, kDataLoss
+  Status Write(const JournalEntry& entry);                  // durable when it returns
+  Result<JournalEntry> Read(const std::string& uid) const;  // kNotFound, kDataLoss
   // Entries that cannot be read are reported in `damaged` by file name, and left where they are.
   Result<std::vector<JournalEntry>> List(std::vector<std::string>* damaged = nullptr) const;
-  Status Remove(const std::string& uid);                        // with its manifest
+  Status Remove(const std::string& uid);  // with its manifest
   // The manifest as it is given to Commit: a repeated Commit must ask for the very same.
   Status WriteManifest(const std::string& uid, const std::string& text);
   Result<std::string> ReadManifest(const std::string& uid) const;

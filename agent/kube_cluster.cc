@@ -106,7 +106,8 @@ Result<bool> KubeCluster::Claim(const std::string& ns, const std::string& name, 
 Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) {
   for (int i = 0; i < kTries; ++i) {
     HF_ASSIGN_OR_RETURN(Json object, client_.Get(api::Checkpoint::kResource, ns, name, Plain()));
-    if (GetString(object, {"metadata", "uid"}) != uid) return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
+    if (GetString(object, {"metadata", "uid"}) != uid)
+      return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
     Json& status = object["status"];
     Json restores = GetArray(status, {"restores"});
     if (!restores.is_array()) restores = Json::array();
@@ -123,8 +124,10 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
 void KubeCluster::Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action,
                         const std::string& note) {
   const std::string cut = note.size() > kMaxNote ? note.substr(0, kMaxNote - 3) + "..." : note;
-  if (warning) events_.Warning(about, reason, action, cut);
-  else events_.Normal(about, reason, action, cut);
+  if (warning)
+    events_.Warning(about, reason, action, cut);
+  else
+    events_.Normal(about, reason, action, cut);
 }
 
 void KubeCluster::PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,

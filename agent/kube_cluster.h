@@ -36,7 +36,8 @@ class KubeCluster final : public Cluster {
   void NodeEvent(bool warning, const std::string& name, const std::string& reason, const std::string& note);
 
  private:
-  void Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note);
+  void Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action,
+             const std::string& note);
 
   kube::Client& client_;
   kube::Informer<api::Checkpoint> checkpoints_;

@@ -28,8 +28,9 @@ int main(int argc, char** argv) {
   AgentOptions options;
   std::string mode = "run", log_level = "info", restore_deadline = "5m";
   bool no_install = false;
-  CLI::App app("Takes and restores checkpoints of the pods on one Kubernetes node. Runs as a privileged DaemonSet pod with hostPID and\n"
-               "hostNetwork; needs the node's /opt/holdfast, /run/holdfast, /var/lib/holdfast and /var/lib/kubelet at the same paths.");
+  CLI::App app(
+      "Takes and restores checkpoints of the pods on one Kubernetes node. Runs as a privileged DaemonSet pod with hostPID and\n"
+      "hostNetwork; needs the node's /opt/holdfast, /run/holdfast, /var/lib/holdfast and /var/lib/kubelet at the same paths.");
   app.set_version_flag("--version", HOLDFAST_VERSION);
   app.add_option("--mode", mode, "run | uninstall (takes the label off --node-name, or off every node)")
       ->check(CLI::IsMember({"run", "uninstall"}))

@@ -20,7 +20,8 @@ Json ReadyPatch(const Json& versions) {
 }
 
 Json UnsupportedPatch(const std::string& reason) {
-  return {{"metadata", {{"labels", {{api::kNodeReady, "unsupported"}}}, {"annotations", {{kReason, reason}, {kVersion, HOLDFAST_VERSION}}}}}};
+  return {
+      {"metadata", {{"labels", {{api::kNodeReady, "unsupported"}}}, {"annotations", {{kReason, reason}, {kVersion, HOLDFAST_VERSION}}}}}};
 }
 
 Json UninstalledPatch() {

@@ -9,7 +9,8 @@ namespace holdfast::agent {
 namespace {
 
 // They hold connections of the pod's network that are worth nothing elsewhere, and start again on their own.
-constexpr std::array<std::string_view, 5> kMeshSidecars = {"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane", "envoy-sidecar"};
+constexpr std::array<std::string_view, 5> kMeshSidecars = {"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane",
+                                                           "envoy-sidecar"};
 constexpr std::string_view kContainerdScheme = "containerd://";
 
 Preflight Refuse(const std::string& reason, const std::string& message) {
@@ -52,14 +53,17 @@ std::string DigestOf(const std::string& image_id) {
 Preflight CheckPlatform(const api::Checkpoint& checkpoint, const kube::Pod& pod) {
   const bool ours = pod.runtime_class == api::kRuntimeClass;
   if (!pod.host_users) {
-    return Refuse(api::reason::kUnsupported, "the pod runs in a user namespace (spec.hostUsers: false), which CRIU cannot restore into another pod");
+    return Refuse(api::reason::kUnsupported,
+                  "the pod runs in a user namespace (spec.hostUsers: false), which CRIU cannot restore into another pod");
   }
   if (!ours && !pod.runtime_class.empty()) {
-    return Refuse(api::reason::kUnsupported, "the pod runs under RuntimeClass \"" + pod.runtime_class + "\"; only \"holdfast\" and runc can be checkpointed");
+    return Refuse(api::reason::kUnsupported,
+                  "the pod runs under RuntimeClass \"" + pod.runtime_class + "\"; only \"holdfast\" and runc can be checkpointed");
   }
   if (!ours && checkpoint.spec.final) {
     return Refuse(api::reason::kUnsupported,
-                  "the pod runs under plain runc, so it cannot be kept frozen; restart it while its owner is annotated holdfast.dev/protect: \"true\"");
+                  "the pod runs under plain runc, so it cannot be kept frozen; restart it while its owner is annotated "
+                  "holdfast.dev/protect: \"true\"");
   }
   if (!pod.meta.Annotation("kubernetes.io/config.mirror").empty()) {
     return Refuse(api::reason::kUnsupported, "static pods are started by the kubelet and cannot be restored elsewhere");

@@ -39,13 +39,28 @@ const kube::Container* Named(const std::vector<kube::Container>& containers, con
 Json RestoreState::ToJson() const {
   Json list = Json::object();
   for (const auto& [name, c] : containers) {
-    list[name] = {{"state", kStates[static_cast<size_t>(c.state)]}, {"attempts", c.attempts}, {"id", c.id}, {"seconds", c.seconds},
+    list[name] = {{"state", kStates[static_cast<size_t>(c.state)]},
+                  {"attempts", c.attempts},
+                  {"id", c.id},
+                  {"seconds", c.seconds},
                   {"message", c.message}};
   }
-  return {{"podUID", pod_uid}, {"namespace", ns}, {"pod", pod}, {"checkpoint", checkpoint}, {"checkpointUID", checkpoint_uid},
-          {"fromNode", from_node}, {"takenAt", taken_at}, {"frozenMs", frozen_ms}, {"seenUnixMs", seen_unix_ms},
-          {"fetchFailures", fetch_failures}, {"phase", kPhases[static_cast<size_t>(phase)]}, {"coldReason", cold_reason},
-          {"containers", list}, {"volumes", volumes}, {"established", established}, {"reported", reported}};
+  return {{"podUID", pod_uid},
+          {"namespace", ns},
+          {"pod", pod},
+          {"checkpoint", checkpoint},
+          {"checkpointUID", checkpoint_uid},
+          {"fromNode", from_node},
+          {"takenAt", taken_at},
+          {"frozenMs", frozen_ms},
+          {"seenUnixMs", seen_unix_ms},
+          {"fetchFailures", fetch_failures},
+          {"phase", kPhases[static_cast<size_t>(phase)]},
+          {"coldReason", cold_reason},
+          {"containers", list},
+          {"volumes", volumes},
+          {"established", established},
+          {"reported", reported}};
 }
 
 Result<RestoreState> RestoreState::FromJson(const Json& json) {
@@ -138,8 +153,9 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
       c.state = previous_lived ? ContainerRestore::kRestored : ContainerRestore::kPending;
     }
     if (c.state == ContainerRestore::kRestored) {
-      return {Answer("cold", "it was restored once already"),
-              "container " + question.container + " restarted cold: it had been restored from " + state.checkpoint + " and has ended since"};
+      return {
+          Answer("cold", "it was restored once already"),
+          "container " + question.container + " restarted cold: it had been restored from " + state.checkpoint + " and has ended since"};
     }
     if (c.state == ContainerRestore::kCold) return {Answer("cold", "restoring failed: " + c.message), ""};
   }

@@ -49,8 +49,8 @@ struct RestoreState {
   Status Save(const Layout& layout) const;
   static Result<RestoreState> Load(const Layout& layout, const std::string& pod_uid);
 
-  bool settled() const;   // every container was restored or started cold
-  bool restored() const;  // settled, and none of them cold
+  bool settled() const;    // every container was restored or started cold
+  bool restored() const;   // settled, and none of them cold
   double seconds() const;  // the longest restore
 };
 
@@ -64,8 +64,8 @@ struct CreateDecision {
   std::string event;                            // for the pod, when what is answered must not go unseen
 };
 
-// What `create` shall do. `previous_lived`: a container of an earlier try, whose outcome was never told, has run. Changes `state` when a try
-// begins or a lost outcome becomes known; the caller saves it before it answers.
+// What `create` shall do. `previous_lived`: a container of an earlier try, whose outcome was never told, has run. Changes `state` when a
+// try begins or a lost outcome becomes known; the caller saves it before it answers.
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
                             const Layout& layout);
 

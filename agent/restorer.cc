@@ -128,6 +128,10 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   if (!settled) return Done();
   if (!reported) HF_RETURN_IF_ERROR(Report(*record));
   HF_RETURN_IF_ERROR(RemoveAll(layout_.RestoreFolder(pod->meta.uid)));
+  // holdfast-wait may still have to read that it need not wait any longer.
+  bool waited = phase == Phase::kReady;
+  for (const kube::ContainerStatus& status : pod->container_statuses) waited = waited || status.running || status.terminated;
+  if (!waited) return Done();
   HF_RETURN_IF_ERROR(RemoveAll(layout_.WaitFolder(pod->meta.uid)));
   return Done();
 }
@@ -211,7 +215,8 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
   if (!here.ok()) {
     LogWarning("cannot fetch a checkpoint", {{"pod", pod.meta.Key()}, {"checkpoint", cp.meta.name}, {"error", here.message()}});
-    const bool may_pass = here.code() == Code::kUnavailable || here.code() == Code::kDeadlineExceeded || here.code() == Code::kUnauthenticated;
+    const bool may_pass =
+        here.code() == Code::kUnavailable || here.code() == Code::kDeadlineExceeded || here.code() == Code::kUnauthenticated;
     if (!may_pass) {
       int failures = 0;
       {
@@ -260,7 +265,8 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
       if (!c.reason.empty()) why = "container " + c.name + ": " + c.reason;
       continue;
     }
-    if (!Exists(dir + "/" + c.name + "/images/inventory.img")) return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
+    if (!Exists(dir + "/" + c.name + "/images/inventory.img"))
+      return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
     state.containers[c.name] = {};
   }
   if (state.containers.empty()) return Status(Code::kUnsupported, why);

@@ -21,9 +21,9 @@ namespace holdfast::agent {
 
 struct RestorerOptions {
   std::string node_name;
-  Duration deadline = std::chrono::minutes(5);        // from the moment that the pod is seen; then it starts cold and says so
-  Duration claim_within = std::chrono::seconds(60);   // a claim that is not this pod's by then never will be
-  Duration answer_within = std::chrono::seconds(8);   // below holdfast-runc's own limit of 10 s
+  Duration deadline = std::chrono::minutes(5);       // from the moment that the pod is seen; then it starts cold and says so
+  Duration claim_within = std::chrono::seconds(60);  // a claim that is not this pod's by then never will be
+  Duration answer_within = std::chrono::seconds(8);  // below holdfast-runc's own limit of 10 s
   Duration again = std::chrono::milliseconds(500);
   std::function<Status(storage::Store&, const std::string&, const std::string&, const storage::IngestOptions&)> fetch;
   std::function<void(const std::string& pod_key)> enqueue;  // asks for a Run soon

@@ -68,11 +68,16 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
       // Its folder is mounted when it is created, also when the sandbox is made anew long after the restore.
       record->wait_state.clear();
       const RestoreState& s = record->state;
-      if (s.phase == Phase::kReady) Tell(*record, "ready", "");
-      else if (s.phase == Phase::kCold) Tell(*record, "cold", s.cold_reason);
-      else Tell(*record, "waiting", "checkpoint " + s.checkpoint);
+      if (s.phase == Phase::kReady)
+        Tell(*record, "ready", "");
+      else if (s.phase == Phase::kCold)
+        Tell(*record, "cold", s.cold_reason);
+      else
+        Tell(*record, "waiting", "checkpoint " + s.checkpoint);
     }
+    // May be called more often than it says yes, but decides once: a decision counts a try.
     auto known = [&] {
+      if (decision.answer) return true;
       before = record->state;
       decision = DecideCreate(record->state, *pod, question, previous_lived, layout_);
       return decision.answer.has_value();
@@ -88,8 +93,11 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
   }
   if (!decision.event.empty()) cluster_.PodEvent(true, pod->meta.ns, pod->meta.name, pod->meta.uid, "RestartedCold", decision.event);
   options_.enqueue(pod->meta.Key());
-  LogInfo("create", {{"pod", pod->meta.Key()}, {"container", question.container}, {"action", decision.answer->action},
-                     {"reason", decision.answer->reason}, {"checkpoint", pod->meta.Annotation(api::kRestore)}});
+  LogInfo("create", {{"pod", pod->meta.Key()},
+                     {"container", question.container},
+                     {"action", decision.answer->action},
+                     {"reason", decision.answer->reason},
+                     {"checkpoint", pod->meta.Annotation(api::kRestore)}});
   HF_FAULT_POINT("agent.before_restore_answer");
   return *decision.answer;
 }
@@ -110,10 +118,16 @@ runtime::CreateAnswer Restorer::Outcome(const runtime::RestoreOutcome& outcome) 
                         "container " + outcome.container + ": " + answer.reason);
     }
   }
-  if (outcome.ok) metrics_.Restored("Restored", outcome.seconds);
-  else metrics_.Restored(answer.action == "cold" ? "ColdStart" : "Failed", outcome.seconds);
-  LogInfo("restored", {{"pod", key}, {"container", outcome.container}, {"ok", outcome.ok}, {"seconds", outcome.seconds},
-                       {"answer", answer.action}, {"message", outcome.message}});
+  if (outcome.ok)
+    metrics_.Restored("Restored", outcome.seconds);
+  else
+    metrics_.Restored(answer.action == "cold" ? "ColdStart" : "Failed", outcome.seconds);
+  LogInfo("restored", {{"pod", key},
+                       {"container", outcome.container},
+                       {"ok", outcome.ok},
+                       {"seconds", outcome.seconds},
+                       {"answer", answer.action},
+                       {"message", outcome.message}});
   options_.enqueue(key);
   return answer;
 }
@@ -127,7 +141,8 @@ void Restorer::GoCold(Record& record, const std::string& reason) {
   Tell(record, "cold", reason);
   record.changed.notify_all();
   metrics_.Restored("ColdStart", 0);
-  LogWarning("a pod starts cold", {{"pod", record.state.ns + "/" + record.state.pod}, {"checkpoint", record.state.checkpoint}, {"reason", reason}});
+  LogWarning("a pod starts cold",
+             {{"pod", record.state.ns + "/" + record.state.pod}, {"checkpoint", record.state.checkpoint}, {"reason", reason}});
 }
 
 // Once, when every container was restored or started cold: on the pod as an event, on the Checkpoint in status.restores.
@@ -145,8 +160,10 @@ Status Restorer::Report(Record& record) {
   restore.seconds = s.seconds();
   restore.reason = s.cold_reason;
   for (const auto& [name, c] : s.containers) {
-    if (c.state == ContainerRestore::kCold) restore.reason += (restore.reason.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
+    if (c.state == ContainerRestore::kCold)
+      restore.reason += (restore.reason.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
   }
+  restore.reason = restore.reason.substr(0, 4000);  // the CRD takes 4096
   if (!s.checkpoint_uid.empty()) {
     Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
     if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;

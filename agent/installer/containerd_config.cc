@@ -101,12 +101,14 @@ Result<ContainerdPlan> PlanContainerdConfig(const std::optional<std::string>& co
   if (!config) {
     const int version = major >= 2 ? 3 : 2;
     plan.drop_in = DropIn(version, systemd);
-    plan.config = "# Written by holdfast-agent, because there was no configuration: containerd's defaults, and what is imported.\nversion = " +
-                  std::to_string(version) + "\nimports = [\"" + kDropInPattern + "\"]\n";
+    plan.config =
+        "# Written by holdfast-agent, because there was no configuration: containerd's defaults, and what is imported.\nversion = " +
+        std::to_string(version) + "\nimports = [\"" + kDropInPattern + "\"]\n";
     return plan;
   }
   toml::parse_result parsed = toml::parse(*config);
-  if (!parsed) return NotUnderstood("line " + std::to_string(parsed.error().source().begin.line) + ": " + std::string(parsed.error().description()));
+  if (!parsed)
+    return NotUnderstood("line " + std::to_string(parsed.error().source().begin.line) + ": " + std::string(parsed.error().description()));
   const toml::table& root = parsed.table();
   if (!root.contains("version")) return NotUnderstood("it has no version, so it is of version 1, which cannot import runtimes");
   const int64_t version = root["version"].value_or(int64_t{0});
@@ -137,7 +139,8 @@ int ContainerdMajor(const std::string& version_output) {
   while (words >> word) {
     if (word.starts_with('v')) word.erase(0, 1);
     size_t dot = word.find('.');
-    if (dot != std::string::npos && dot > 0 && dot < 4 && word.find_first_not_of("0123456789") == dot) return std::stoi(word.substr(0, dot));
+    if (dot != std::string::npos && dot > 0 && dot < 4 && word.find_first_not_of("0123456789") == dot)
+      return std::stoi(word.substr(0, dot));
   }
   return 0;
 }

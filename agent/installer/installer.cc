@@ -81,8 +81,8 @@ Status Installer::InstallConfig() {
   HF_ASSIGN_OR_RETURN(dump, ConfigDump());
   if (HasRuntime(dump)) return Status::Ok();
   if (plan.config && config) HF_RETURN_IF_ERROR(host_.Write(kContainerdConfig, *config, 0644));
-  return Status(Code::kFailedPrecondition, "containerd does not take the runtime \"holdfast\" from " + std::string(kDropIn) +
-                                               "; config.toml was put back as it was");
+  return Status(Code::kFailedPrecondition,
+                "containerd does not take the runtime \"holdfast\" from " + std::string(kDropIn) + "; config.toml was put back as it was");
 }
 
 // Did this containerd start after what we wrote for it? Changes to config.toml by others are theirs to bring into effect.
@@ -115,7 +115,8 @@ Status Installer::Restart(const ContainerdProcess& old, std::stop_token stop) {
     if (!clock_.Sleep(options_.poll, stop)) return Status(Code::kCancelled, "stopping while containerd restarts");
   }
   return Status(Code::kUnavailable, "containerd did not come back within " +
-                                        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(options_.restart_within).count()) + " s");
+                                        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(options_.restart_within).count()) +
+                                        " s");
 }
 
 Result<Json> Installer::Probe() {

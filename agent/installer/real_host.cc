@@ -70,8 +70,10 @@ Result<bool> CopyLevel(const std::string& from, const std::string& to, int depth
     } else if (S_ISREG(info.st_mode)) {
       HF_ASSIGN_OR_RETURN(std::string wanted, ReadFile(source, kMaxProgram));
       struct stat there;
-      const bool same_mode = lstat(target.c_str(), &there) == 0 && S_ISREG(there.st_mode) && (there.st_mode & 07777) == (info.st_mode & 07777);
-      if (same_mode && static_cast<size_t>(there.st_size) == wanted.size() && ReadFile(target, kMaxProgram).value_or("") == wanted) continue;
+      const bool same_mode =
+          lstat(target.c_str(), &there) == 0 && S_ISREG(there.st_mode) && (there.st_mode & 07777) == (info.st_mode & 07777);
+      if (same_mode && static_cast<size_t>(there.st_size) == wanted.size() && ReadFile(target, kMaxProgram).value_or("") == wanted)
+        continue;
       HF_RETURN_IF_ERROR(WriteFileDurably(target, wanted, info.st_mode & 07777));
       changed = true;
     } else if (S_ISLNK(info.st_mode)) {
@@ -81,7 +83,8 @@ Result<bool> CopyLevel(const std::string& from, const std::string& to, int depth
       link[n] = '\0';
       const std::string fresh = target + ".new";
       unlink(fresh.c_str());
-      if (symlink(link, fresh.c_str()) != 0 || rename(fresh.c_str(), target.c_str()) != 0) return Status(Code::kInternal, "cannot write " + target);
+      if (symlink(link, fresh.c_str()) != 0 || rename(fresh.c_str(), target.c_str()) != 0)
+        return Status(Code::kInternal, "cannot write " + target);
     }
   }
   return changed;

@@ -24,7 +24,8 @@ class RealHost final : public Host {
   const std::string source_;
 };
 
-// Copies the tree `from` over `to`: files by rename, so that whoever runs the old one keeps it; nothing is removed. True: something differed.
+// Copies the tree `from` over `to`: files by rename, so that whoever runs the old one keeps it; nothing is removed. True: something
+// differed.
 Result<bool> CopyTree(const std::string& from, const std::string& to);
 
 }  // namespace holdfast::agent

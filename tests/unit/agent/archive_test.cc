@@ -29,8 +29,10 @@ class ArchiveTest : public testing::Test {
       archive_entry* entry = archive_entry_new();
       archive_entry_set_pathname(entry, e.name.c_str());
       archive_entry_set_mode(entry, static_cast<mode_t>(e.type | 04777));
-      if (e.hard) archive_entry_set_hardlink(entry, e.link.c_str());
-      else if (!e.link.empty()) archive_entry_set_symlink(entry, e.link.c_str());
+      if (e.hard)
+        archive_entry_set_hardlink(entry, e.link.c_str());
+      else if (!e.link.empty())
+        archive_entry_set_symlink(entry, e.link.c_str());
       if (e.type == AE_IFREG && !e.hard) archive_entry_set_size(entry, static_cast<la_int64_t>(e.content.size()));
       if (e.type == AE_IFCHR) archive_entry_set_rdev(entry, 0x103);
       ASSERT_EQ(archive_write_header(out, entry), ARCHIVE_OK);
@@ -47,8 +49,14 @@ class ArchiveTest : public testing::Test {
 const Entry kInventory{"checkpoint/inventory.img", "i"};
 
 TEST_F(ArchiveTest, TakesImagesConfigAndTheRootfsDiff) {
-  Write({kInventory, {"checkpoint/", "", AE_IFDIR}, {"./checkpoint/pages-1.img", std::string(9000, 'p')}, {"spec.dump", "{}"},
-         {"config.dump", "x"}, {"rootfs-diff.tar", "r"}, {"dump.log", "l"}, {"io.kubernetes.cri-o.LogPath", "z"}});
+  Write({kInventory,
+         {"checkpoint/", "", AE_IFDIR},
+         {"./checkpoint/pages-1.img", std::string(9000, 'p')},
+         {"spec.dump", "{}"},
+         {"config.dump", "x"},
+         {"rootfs-diff.tar", "r"},
+         {"dump.log", "l"},
+         {"io.kubernetes.cri-o.LogPath", "z"}});
   Result<ArchiveSizes> sizes = ExtractKubeletArchive(tar, to);
   ASSERT_TRUE(sizes.ok()) << sizes.status().message();
   EXPECT_EQ(sizes->memory_bytes, 9000);
@@ -61,10 +69,14 @@ TEST_F(ArchiveTest, TakesImagesConfigAndTheRootfsDiff) {
 }
 
 TEST_F(ArchiveTest, NothingLeavesTheFolder) {
-  const std::vector<Entry> hostile = {
-      {"checkpoint/../../evil", "x"}, {"../evil", "x"}, {"checkpoint/..", "x"}, {"/etc/evil", "x"},
-      {"checkpoint/pages-1.img", "", AE_IFLNK, "/etc/passwd"}, {"rootfs-diff.tar", "", AE_IFCHR},
-      {"checkpoint/x.img", "", AE_IFREG, "/etc/passwd", true}, {"dump.log", "", AE_IFIFO}};
+  const std::vector<Entry> hostile = {{"checkpoint/../../evil", "x"},
+                                      {"../evil", "x"},
+                                      {"checkpoint/..", "x"},
+                                      {"/etc/evil", "x"},
+                                      {"checkpoint/pages-1.img", "", AE_IFLNK, "/etc/passwd"},
+                                      {"rootfs-diff.tar", "", AE_IFCHR},
+                                      {"checkpoint/x.img", "", AE_IFREG, "/etc/passwd", true},
+                                      {"dump.log", "", AE_IFIFO}};
   for (const Entry& entry : hostile) {
     SCOPED_TRACE(entry.name);
     Write({kInventory, entry});

@@ -21,8 +21,10 @@ class Pump {
   explicit Pump(FakeClock& clock)
       : thread_([&clock](std::stop_token stop) {
           while (!stop.stop_requested()) {
-            if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
-            else std::this_thread::yield();
+            if (clock.waiters() > 0)
+              clock.Advance(std::chrono::milliseconds(100));
+            else
+              std::this_thread::yield();
           }
         }) {}
 
@@ -288,10 +290,11 @@ TEST_F(ExecutorTest, AReadPastTheDeadlineIsGivenUp) {
 TEST_F(ExecutorTest, ProgressIsReportedWhileItIsStored) {
   on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
     options.progress({5, 10, 3});
+    while (clock.waiters() == 0) std::this_thread::yield();
+    clock.Advance(std::chrono::seconds(1));
     while (cluster.CachedCheckpoint("ck-uid")->status.progress_bytes == 0) std::this_thread::yield();
     return std::vector<storage::FileEntry>{};
   };
-  Pump pump(clock);
   EXPECT_FALSE(Drive(3));
   EXPECT_THAT(cluster.phases, ElementsAre("Dumping", "Storing", "Ready"));
 }
@@ -314,6 +317,25 @@ TEST_F(ExecutorTest, ACheckpointDeletedAfterItsCommitTakesItsManifestAlongBefore
   EXPECT_FALSE(Frozen());
 }
 
+TEST_F(ExecutorTest, ACheckpointDeletedWhileThePodIsKeptFrozenLetsThePodGo) {
+  EXPECT_FALSE(Drive(3));
+  cluster.checkpoint = nullptr;
+  EXPECT_TRUE(Drive());
+  EXPECT_FALSE(Frozen());
+  EXPECT_TRUE(cluster.HasEvent("pod/web-0", "Thawed"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, ACheckpointDeletedAfterAnotherPodClaimedItLeavesTheOldPodFrozen) {
+  EXPECT_FALSE(Drive(3));
+  cluster.checkpoint["status"]["claim"] = {{"podName", "web-1"}, {"podUID", "other"}, {"at", "2026-01-01T00:00:00Z"}};
+  EXPECT_FALSE(Drive(2));
+  cluster.checkpoint = nullptr;
+  Restart();
+  EXPECT_FALSE(Drive(5));
+  EXPECT_TRUE(Frozen());
+}
+
 TEST_F(ExecutorTest, ACommitWhoseAnswerIsLostLeavesThePodFrozenWhileNeitherStoreNorClaimAnswer) {
   store.commit_lost = true;
   store.on_commit = [&] { cluster.reachable = false; };
@@ -323,6 +345,7 @@ TEST_F(ExecutorTest, ACommitWhoseAnswerIsLostLeavesThePodFrozenWhileNeitherStore
   EXPECT_TRUE(cluster.HasEvent("pod/web-0", "KeptFrozen"));
   // The store comes back and says the truth.
   store.commit_lost = false;
+  store.on_commit = nullptr;
   store.reachable = cluster.reachable = true;
   EXPECT_FALSE(Drive(5));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
@@ -423,11 +446,11 @@ TEST_F(ExecutorTest, ASecondCheckpointOfAPodWaitsForTheFirst) {
 TEST_F(ExecutorTest, ADeadAgentsSuccessorGoesOnFromEveryStep) {
   struct Case {
     Step step;
-    bool result;          // the dump has left its result
-    bool committed;       // the store has committed
+    bool result;     // the dump has left its result
+    bool committed;  // the store has committed
   };
-  const Case cases[] = {{Step::kIntent, false, false},   {Step::kDumping, false, false},    {Step::kDumping, true, false},
-                        {Step::kDumped, true, false},    {Step::kStoring, true, false},     {Step::kCommitAsked, true, false},
+  const Case cases[] = {{Step::kIntent, false, false},    {Step::kDumping, false, false}, {Step::kDumping, true, false},
+                        {Step::kDumped, true, false},     {Step::kStoring, true, false},  {Step::kCommitAsked, true, false},
                         {Step::kCommitAsked, true, true}, {Step::kCommitted, true, true}};
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(StepName(c.step)) + (c.result ? " with" : " without") + " result" + (c.committed ? ", committed" : ""));
@@ -445,8 +468,7 @@ TEST_F(ExecutorTest, ADeadAgentsSuccessorGoesOnFromEveryStep) {
     entry.pod_uid = "pod-uid";
     entry.final = true;
     entry.step = c.step;
-    entry.deadline_unix_ms =
-        std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
+    entry.deadline_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
     entry.containers = {{"main", "c1", "counter:1", ""}};
     ASSERT_TRUE(WriteIntents(layout, entry).ok());
     if (c.result) Dump(layout.Landing("ck-uid"), true);
@@ -516,11 +538,16 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
   ASSERT_TRUE(journal.Write(entry).ok());
   node.dump_running = true;
   ASSERT_TRUE(executor->Recover().ok());
-  std::jthread dump([this] {
+  std::jthread dump([this](std::stop_token stop) {
     while (clock.waiters() == 0) std::this_thread::yield();
     Dump(layout.Landing("ck-uid"), true);
+    while (!stop.stop_requested()) {
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::milliseconds(5));
+      else
+        std::this_thread::yield();
+    }
   });
-  Pump pump(clock);
   EXPECT_FALSE(Drive(3));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
   EXPECT_EQ(node.dumps, 0);

@@ -50,8 +50,8 @@ TEST(ContainerdConfig, AConfigWithoutImportsGetsOneLineAndIsOtherwiseUntouched) 
 }
 
 TEST(ContainerdConfig, ImportsThatTakeTheDropInAreLeftAlone) {
-  for (const char* imports : {"[\"/etc/containerd/conf.d/*.toml\"]", "[ \"/x.toml\", \"conf.d/*.toml\" ]", "['/etc/containerd/conf.d/holdfast.toml']",
-                              "[\n  # ours\n  \"/etc/containerd/conf.d/*.toml\",\n]"}) {
+  for (const char* imports : {"[\"/etc/containerd/conf.d/*.toml\"]", "[ \"/x.toml\", \"conf.d/*.toml\" ]",
+                              "['/etc/containerd/conf.d/holdfast.toml']", "[\n  # ours\n  \"/etc/containerd/conf.d/*.toml\",\n]"}) {
     Result<ContainerdPlan> plan = PlanContainerdConfig("version = 3\nimports = " + std::string(imports) + "\n", kDump, 2);
     ASSERT_TRUE(plan.ok()) << imports;
     EXPECT_FALSE(plan->config.has_value()) << imports;
@@ -83,7 +83,8 @@ TEST(ContainerdConfig, NoConfigMeansOneWithTheDefaults) {
 }
 
 TEST(ContainerdConfig, WhatIsNotUnderstoodIsLeftAloneWithTheReason) {
-  for (const char* text : {"", "[plugins.cri]\n", "version = 1\n", "version = 9\n", "version = \n", "version = 3\nimports = 7\n", "\xff\xfe"}) {
+  for (const char* text :
+       {"", "[plugins.cri]\n", "version = 1\n", "version = 9\n", "version = \n", "version = 3\nimports = 7\n", "\xff\xfe"}) {
     Result<ContainerdPlan> plan = PlanContainerdConfig(text, kDump, 2);
     EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition) << text;
     EXPECT_THAT(plan.status().message(), HasSubstr("by hand"));
@@ -93,8 +94,9 @@ TEST(ContainerdConfig, WhatIsNotUnderstoodIsLeftAloneWithTheReason) {
 
 TEST(ContainerdConfig, KnowsItsOwnRuntimeInADump) {
   EXPECT_FALSE(HasRuntime(kDump));
-  EXPECT_TRUE(HasRuntime(std::string(kDump) + PlanContainerdConfig("version = 3\n", kDump, 2)->drop_in.substr(
-                                                  PlanContainerdConfig("version = 3\n", kDump, 2)->drop_in.find("[plugins"))));
+  EXPECT_TRUE(
+      HasRuntime(std::string(kDump) + PlanContainerdConfig("version = 3\n", kDump, 2)
+                                          ->drop_in.substr(PlanContainerdConfig("version = 3\n", kDump, 2)->drop_in.find("[plugins"))));
   EXPECT_FALSE(HasRuntime("not toml ["));
   EXPECT_EQ(ContainerdMajor("containerd github.com/containerd/containerd/v2 2.1.9+unknown \n"), 2);
   EXPECT_EQ(ContainerdMajor("containerd github.com/containerd/containerd v1.7.20 8fc6bcff51318944179630522a095cc9dbf9f353"), 1);
@@ -252,8 +254,10 @@ TEST_F(InstallerTest, AContainerdThatDoesNotComeBackIsReported) {
   host.comes_back = false;
   std::jthread time([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::seconds(1));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::seconds(1));
+      else
+        std::this_thread::yield();
     }
   });
   EXPECT_THAT(installer.Install({}).message(), HasSubstr("did not come back"));

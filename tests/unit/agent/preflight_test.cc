@@ -25,17 +25,25 @@ TEST(Preflight, RefusesWithTheReasonBeforeAnythingIsFrozen) {
       {"user namespace", [](Json& pod, Json&) { pod["spec"]["hostUsers"] = false; }, "Unsupported", "user namespace"},
       {"another runtime class", [](Json& pod, Json&) { pod["spec"]["runtimeClassName"] = "kata"; }, "Unsupported", "kata"},
       {"final under plain runc", [](Json& pod, Json&) { pod["spec"].erase("runtimeClassName"); }, "Unsupported", "restart"},
-      {"a GPU", [](Json& pod, Json&) { pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"; }, "Unsupported", "nvidia"},
-      {"a static pod", [](Json& pod, Json&) { pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"; }, "Unsupported", "static"},
+      {"a GPU", [](Json& pod, Json&) { pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"; }, "Unsupported",
+       "nvidia"},
+      {"a static pod", [](Json& pod, Json&) { pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"; }, "Unsupported",
+       "static"},
       {"an unknown container", [](Json&, Json& cp) { cp["spec"]["containers"] = {"nope"}; }, "Unsupported", "nope"},
       {"not running yet",
-       [](Json& pod, Json&) { pod["status"]["containerStatuses"][0]["state"] = {{"waiting", {{"reason", "ContainerCreating"}}}}; }, "Waiting",
-       "main"},
-      {"ended container", [](Json& pod, Json&) { pod["status"]["containerStatuses"][0]["state"] = {{"terminated", {{"exitCode", 0}}}}; },
+       [](Json& pod, Json&) {
+         pod["status"]["containerStatuses"][0]["state"] = {{"waiting", {{"reason", "ContainerCreating"}}}};
+       },
+       "Waiting", "main"},
+      {"ended container",
+       [](Json& pod, Json&) {
+         pod["status"]["containerStatuses"][0]["state"] = {{"terminated", {{"exitCode", 0}}}};
+       },
        "Unsupported", "ended"},
       {"another runtime", [](Json& pod, Json&) { pod["status"]["containerStatuses"][0]["containerID"] = "cri-o://c1"; }, "Unsupported",
        "containerd"},
-      {"a hostile id", [](Json& pod, Json&) { pod["status"]["containerStatuses"][0]["containerID"] = "containerd://../x"; }, "Unsupported", ""},
+      {"a hostile id", [](Json& pod, Json&) { pod["status"]["containerStatuses"][0]["containerID"] = "containerd://../x"; }, "Unsupported",
+       ""},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);

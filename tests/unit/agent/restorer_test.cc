@@ -21,11 +21,15 @@ class RestorerTest : public testing::Test {
     EXPECT_TRUE(layout.Make().ok());
     Json pod = PodJson("web-1", "new-uid");
     pod["metadata"]["annotations"][api::kRestore] = "ck";
-    pod["spec"]["initContainers"] = Json::parse(R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"}])");
+    pod["spec"]["initContainers"] =
+        Json::parse(R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"}])");
     pod["spec"]["containers"].push_back({{"name", "istio-proxy"}});
+    pod["status"] = {{"phase", "Pending"}};
     cluster.pods["default/web-1"] = pod;
     cluster.checkpoint = CheckpointJson(true);
-    cluster.checkpoint["status"] = {{"phase", "Ready"}, {"nodeName", "node0"}, {"podUID", "pod-uid"},
+    cluster.checkpoint["status"] = {{"phase", "Ready"},
+                                    {"nodeName", "node0"},
+                                    {"podUID", "pod-uid"},
                                     {"completedAt", FormatTime(clock.Wall() - std::chrono::seconds(7))},
                                     {"manifest", {{"store", "default"}, {"id", "ck-uid"}, {"digest", "blake3:00"}}},
                                     {"containers", Json::array({{{"name", "main"}, {"restorable", true}}})},
@@ -197,8 +201,10 @@ TEST_F(RestorerTest, AnUnknownPodIsRefused) {
   clock.Advance(std::chrono::seconds(1));
   std::jthread time([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(500));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::milliseconds(500));
+      else
+        std::this_thread::yield();
     }
   });
   EXPECT_EQ(Create("main", "n1", "nobody", "nobody-uid").action, "refuse");
@@ -210,8 +216,10 @@ TEST_F(RestorerTest, CreateWaitsForTheImagesAndIsThenRefused) {
   Drive(3);
   std::jthread time([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0) clock.Advance(std::chrono::seconds(1));
-      else std::this_thread::yield();
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::seconds(1));
+      else
+        std::this_thread::yield();
     }
   });
   runtime::CreateAnswer answer = Create("main", "n1");
@@ -231,8 +239,10 @@ TEST_F(RestorerTest, ADamagedCheckpointStartsColdAfterThreeTries) {
   fetch_error = Status(Code::kDataLoss, "segment 12 is damaged");
   Drive();
   EXPECT_EQ(fetches, 3);
-  EXPECT_EQ(WaitStateNow(), "none") << "reported and cleaned up";
+  EXPECT_EQ(WaitStateNow(), "cold") << "holdfast-wait must be able to read it";
   EXPECT_EQ(Create("main", "n1").action, "cold");
+  Drive();
+  EXPECT_FALSE(Exists(layout.RestoreFolder("new-uid")));
   EXPECT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
   ASSERT_EQ(cluster.restores.size(), 1u);
   EXPECT_THAT(cluster.restores[0].reason, HasSubstr("segment 12"));
@@ -286,6 +296,15 @@ TEST_F(RestorerTest, ALostOutcomeOfARestoreThatLeftNothingIsTriedAgain) {
   Restart();
   restorer->Recover();
   EXPECT_EQ(Create("main", "n2").action, "restore");
+}
+
+TEST_F(RestorerTest, AColdPodsWaitFolderGoesWhenItsContainersHaveStarted) {
+  cluster.checkpoint = nullptr;
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "cold");
+  cluster.pods["default/web-1"]["status"] = PodJson("x", "x")["status"];
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "none");
 }
 
 TEST_F(RestorerTest, WhatAPodLeftIsRemovedWhenItIsGone) {

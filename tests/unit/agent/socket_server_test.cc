@@ -21,7 +21,10 @@ using testing::HasSubstr;
 
 class SocketTest : public testing::Test {
  protected:
-  void Start(SocketServerOptions options, SocketServer::Handler handler = [](const Json& q, std::stop_token) { return Json{{"echo", q}}; }) {
+  void Start(
+      SocketServerOptions options, SocketServer::Handler handler = [](const Json& q, std::stop_token) {
+        return Json{{"echo", q}};
+      }) {
     options.path = dir.path() + "/s";
     path = options.path;
     server = std::make_unique<SocketServer>(options, std::move(handler));
