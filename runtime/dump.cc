@@ -54,6 +54,11 @@ void KillOrphans() {
   LogWarning("CRIU does not end after SIGKILL");
 }
 
+const char* ReasonOf(Code code) {
+  if (code == Code::kDeadlineExceeded) return "Deadline";
+  return code == Code::kUnsupported ? "Unsupported" : "DumpFailed";
+}
+
 struct Target {
   DumpContainer name;
   std::string folder, bundle, upper;
@@ -67,8 +72,9 @@ class Run {
   Run(const Node& node, const std::string& runc, DumpRequest request, std::string landing)
       : request_(std::move(request)), landing_(std::move(landing)), runc_(runc, {"--root=" + request_.runc_root}, node) {
     const int64_t now = Millis(Clock::Real().Wall().time_since_epoch());
-    deadline_ = Clock::Real().Mono() +
-                milliseconds(request_.deadline_unix_ms == 0 ? 100000 : std::clamp<int64_t>(request_.deadline_unix_ms - now, 0, 3600000));
+    deadline_ = Clock::Real().Mono() + milliseconds(request_.deadline_unix_ms == 0
+                                                        ? kDefaultDeadlineMs
+                                                        : std::clamp<int64_t>(request_.deadline_unix_ms - now, 0, 3600000));
   }
 
   DumpResult Go() {
@@ -88,7 +94,7 @@ class Run {
       Measure(landing_, 0);
       return result_;
     }
-    result_.reason = reason_.empty() ? (status.code() == Code::kDeadlineExceeded ? "Deadline" : "DumpFailed") : reason_;
+    result_.reason = reason_.empty() ? ReasonOf(status.code()) : reason_;
     result_.message = status.message();
     Discard();
     return result_;

@@ -56,10 +56,11 @@ Result<Freezer> Freezer::Of(const std::string& runc_root, const std::string& con
   HF_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   Result<Json> state = ParseJson(text);
   if (!state.ok()) return state.status().With(path);
+  const auto pid = static_cast<int>(GetInt(*state, {"init_process_pid"}));
   std::string v1 = GetString(*state, {"cgroup_paths", "freezer"});
-  if (!v1.empty()) return Freezer(v1, false);
+  if (!v1.empty()) return Freezer(v1, false, pid);
   std::string v2 = GetString(*state, {"cgroup_paths", ""});
-  if (!v2.empty()) return Freezer(v2, true);
+  if (!v2.empty()) return Freezer(v2, true, pid);
   return Status(Code::kUnsupported, path + " names no freezer cgroup");
 }
 

@@ -1,7 +1,9 @@
 /* The program that the runtime test moves. Two processes with a loopback connection between them, one connection to a witness outside,
  * a UDP socket bound to the pod's address, an open file on the rootfs, one in /dev/shm. Every 20 ms one line on stdout:
- *   <count> <CLOCK_MONOTONIC ms> real=<ms> rtt=<ms of the loopback echo> loop=<echoes> resets=<n> udp=<bound address> nonce=<n> sum=<hash
- * of the touched memory> usage: counter POD_IP WITNESS_IP WITNESS_PORT MIB */
+ *   <count> <CLOCK_MONOTONIC ms> real=<ms> rtt=<ms of the loopback echo> loop=<echo> resets=<n> udp=<bound address> nonce=<n> sum=<hash>
+ * where the hash is of the touched memory.
+ *
+ * usage: counter POD_IP WITNESS_IP WITNESS_PORT MIB PORT */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,8 +37,8 @@ static void die(const char* what) {
   exit(1);
 }
 
-static void echo_process(void) {
-  struct sockaddr_in a = address("127.0.0.1", 7000);
+static void echo_process(int port) {
+  struct sockaddr_in a = address("127.0.0.1", port);
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (connect(fd, (struct sockaddr*)&a, sizeof a)) die("connect on loopback");
   int64_t value;
@@ -47,7 +49,8 @@ static void echo_process(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 6) return 2;
+  const int port = atoi(argv[5]);
   setvbuf(stdout, NULL, _IOLBF, 0);
   signal(SIGPIPE, SIG_IGN);
   size_t size = (size_t)atoi(argv[4]) << 20;
@@ -66,18 +69,20 @@ int main(int argc, char** argv) {
   mkdir("/etc/folder", 0750);
   close(open("/etc/folder/new", O_CREAT | O_WRONLY, 0600));
   if (link("/etc/folder/new", "/etc/link")) die("link");
-  int shm = open("/dev/shm/page", O_RDWR | O_CREAT, 0600);
-  if (shm < 0 || ftruncate(shm, 4096)) die("/dev/shm/page");
+  char page_name[64];
+  snprintf(page_name, sizeof page_name, "/dev/shm/page.%d", port);
+  int shm = open(page_name, O_RDWR | O_CREAT, 0600);
+  if (shm < 0 || ftruncate(shm, 4096)) die(page_name);
   int64_t* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, shm, 0);
 
   int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  struct sockaddr_in a = address("127.0.0.1", 7000);
+  struct sockaddr_in a = address("127.0.0.1", port);
   if (bind(listener, (struct sockaddr*)&a, sizeof a) || listen(listener, 1)) die("listen");
-  if (fork() == 0) echo_process();
+  if (fork() == 0) echo_process(port);
   int loop = accept(listener, NULL, NULL);
   int udp = socket(AF_INET, SOCK_DGRAM, 0);
-  a = address(argv[1], 7001);
+  a = address(argv[1], port + 1);
   if (bind(udp, (struct sockaddr*)&a, sizeof a)) die("bind udp");
   struct sockaddr_in witness = address(argv[2], atoi(argv[3]));
   int out = -1, resets = 0;

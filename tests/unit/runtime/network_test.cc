@@ -86,7 +86,9 @@ TEST_F(Network, ConnectionsFromTheAddressAreResetAndAllOthersLive) {
   Result<int> reset = ResetConnections(kHere, "10.9.8.7");
   ASSERT_TRUE(reset.ok()) << reset.status().message();
   EXPECT_GE(*reset, 1);
-  EXPECT_EQ(Error(gone), ECONNABORTED);
+  // Its other end, which has the same address here, may have been reset first.
+  const int error = Error(gone);
+  EXPECT_TRUE(error == ECONNABORTED || error == ECONNRESET) << error;
   EXPECT_EQ(Error(other), EAGAIN);
   EXPECT_EQ(Error(loop), EAGAIN);
   int again = Connect("10.9.8.8", same);  // listeners stay
