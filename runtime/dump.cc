@@ -162,20 +162,28 @@ class Run {
     HF_RETURN_IF_ERROR(RemoveAll(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
     const MonoTime from = Clock::Real().Mono();
-    HF_ASSIGN_OR_RETURN(ProcessResult done, runc_.Run({"checkpoint", "--leave-running", "--image-path", images, "--work-path",
-                                                       target.folder, "--tcp-established", "--file-locks", target.name.id},
-                                                      Left()));
+    // CRIU thaws what it holds by ptrace. Killed, it would let the processes run at once, with sockets that it left unusable.
+    auto hold = [&target] {
+      Status held = target.freezer.FreezeSoon();
+      if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
+    };
+    Result<int> code =
+        runc_.RunAttached({"--log=" + target.folder + "/runc.log", "--log-format=json", "checkpoint", "--leave-running", "--image-path",
+                           images, "--work-path", target.folder, "--tcp-established", "--file-locks", target.name.id},
+                          Left(), hold);
     KillOrphans();
     result_.dump_ms += Millis(Clock::Real().Mono() - from);
-    if (done.exit_code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
+    if (code.ok() && *code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
     // A pod that goes on without its packets would be worse than no checkpoint.
+    EndSocketRepair(target.freezer.Pids());
     Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(target.pid) + "/ns/net");
     if (!unlocked.ok()) LogWarning("CRIU's network lock may be left in the pod", {{"error", unlocked.status().message()}});
     std::string why = TellingLines(target.folder + "/dump.log");
-    if (done.timed_out)
-      return Status(Code::kDeadlineExceeded,
+    if (!code.ok())
+      return Status(code.status().code(),
                     "container " + target.name.name + ": CRIU was killed at the deadline" + (why.empty() ? "" : ": " + why));
-    if (why.empty()) why = done.err.substr(0, 512);
+    if (why.empty()) why = LastLogError(target.folder + "/runc.log");
+    if (why.empty()) why = "runc checkpoint ended with " + std::to_string(*code) + " and no reason";
     return Status(Code::kInternal, "container " + target.name.name + ": CRIU: " + why);
   }
 

@@ -73,7 +73,7 @@ Status Freezer::Freeze(MonoTime deadline) const {
   for (int round = 0;; ++round) {
     // A v1 freezer can get stuck in FREEZING while processes fork: a short thaw gets it going (runc does the same).
     if (!unified_ && round % 50 == 49) HF_RETURN_IF_ERROR(WriteControl(dir_ + "/freezer.state", "THAWED"));
-    HF_RETURN_IF_ERROR(unified_ ? WriteControl(dir_ + "/cgroup.freeze", "1") : WriteControl(dir_ + "/freezer.state", "FROZEN"));
+    HF_RETURN_IF_ERROR(FreezeSoon());
     if (IsFrozen()) return Status::Ok();
     if (Clock::Real().Mono() >= deadline) {
       Status thawed = Thaw();
@@ -81,6 +81,10 @@ Status Freezer::Freeze(MonoTime deadline) const {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(round < 20 ? 200 : 2000));
   }
+}
+
+Status Freezer::FreezeSoon() const {
+  return unified_ ? WriteControl(dir_ + "/cgroup.freeze", "1") : WriteControl(dir_ + "/freezer.state", "FROZEN");
 }
 
 Status Freezer::Thaw() const {

@@ -16,7 +16,9 @@ class Freezer {
   Freezer(std::string dir, bool unified, int init_pid) : dir_(std::move(dir)), unified_(unified), init_pid_(init_pid) {}
 
   Status Freeze(MonoTime deadline) const;  // returns when every process stands still; thawed again on failure
-  Status Thaw() const;                     // idempotent; OK when the cgroup is gone
+  // Whatever CRIU lets go of from now on stands still. Does not wait: what it holds by ptrace freezes only then.
+  Status FreezeSoon() const;
+  Status Thaw() const;  // idempotent; OK when the cgroup is gone
   bool IsFrozen() const;
   std::vector<int> Pids() const;  // of this cgroup and those below
   bool unified() const { return unified_; }

@@ -28,6 +28,7 @@ std::optional<Intent> IntentOf(const Node& node, const std::string& id) {
 Status ThawContainer(const std::string& runc_root, const std::string& id) {
   Result<Freezer> freezer = Freezer::Of(runc_root, id);
   if (!freezer.ok()) return freezer.status().code() == Code::kNotFound ? Status::Ok() : freezer.status();
+  EndSocketRepair(freezer->Pids());
   if (freezer->init_pid() > 0) {
     Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(freezer->init_pid()) + "/ns/net");
     (void)unlocked;  // the process may be gone; the thaw is what matters

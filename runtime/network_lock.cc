@@ -6,10 +6,18 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/rtnetlink.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "base/file.h"
 #include "runtime/netlink.h"
 
 namespace holdfast::runtime {
@@ -54,6 +62,35 @@ Result<int> RemoveNetworkLock(const std::string& netns_path) {
     if (error != 0 && error != ENOENT) return NetlinkFailed("remove CRIU's nftables table", error);
   }
   return static_cast<int>(tables.size());
+}
+
+int EndSocketRepair(const std::vector<int>& pids) {
+  constexpr int kOffWithoutProbe = -1;  // TCP_REPAIR_OFF_NO_WP: nothing was changed, so there is nothing to tell the peer
+  int ended = 0;
+  for (int pid : pids) {
+    const std::string dir = "/proc/" + std::to_string(pid) + "/fd";
+    Result<std::vector<std::string>> names = ListDir(dir);
+    const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    if (process < 0 || !names.ok()) {
+      if (process >= 0) close(process);
+      continue;
+    }
+    for (const std::string& name : *names) {
+      char target[16] = {};
+      if (readlink((dir + "/" + name).c_str(), target, sizeof target - 1) < 0 || !std::string_view(target).starts_with("socket:")) continue;
+      const int fd = static_cast<int>(syscall(SYS_pidfd_getfd, process, atoi(name.c_str()), 0));
+      if (fd < 0) continue;
+      int repair = 0;
+      socklen_t size = sizeof repair;
+      if (getsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &repair, &size) == 0 && repair == 1 &&
+          setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &kOffWithoutProbe, sizeof kOffWithoutProbe) == 0) {
+        ++ended;
+      }
+      close(fd);
+    }
+    close(process);
+  }
+  return ended;
 }
 
 }  // namespace holdfast::runtime

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -127,6 +128,19 @@ TEST_F(Network, WithoutALeftNetworkLockThereIsNothingToRemove) {
   Result<int> removed = RemoveNetworkLock(kHere);
   ASSERT_TRUE(removed.ok()) << removed.status().message();
   EXPECT_EQ(*removed, 0);
+}
+
+TEST_F(Network, ASocketThatADeadCriuLeftInRepairModeWorksAgain) {
+  int listener = Listen("127.0.0.1");
+  int fd = Connect("127.0.0.1", listener);
+  const int on = 1;
+  ASSERT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof on), 0);
+  ASSERT_EQ(Error(fd), EPERM);
+  EXPECT_EQ(EndSocketRepair({getpid()}), 1);
+  EXPECT_EQ(Error(fd), EAGAIN);
+  EXPECT_EQ(EndSocketRepair({getpid()}), 0);
+  close(fd);
+  close(listener);
 }
 
 TEST_F(Network, TheHostnameOfANamespaceIsSetThere) {
