@@ -175,7 +175,13 @@ Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes) {
 }
 
 Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms) {
-  auto text = [](int64_t ms) { return FormatDuration(std::chrono::milliseconds(ms)); };
+  // Two digits are what people compare; FormatDuration drops fractions of seconds.
+  auto text = [](int64_t ms) -> std::string {
+    if (ms < 1000) return std::to_string(ms) + "ms";
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.2fs", static_cast<double>(ms) / 1000);
+    return seconds;
+  };
   return {{"frozen", text(frozen_ms)}, {"dump", text(dump_ms)}, {"store", text(store_ms)}};
 }
 

@@ -1,5 +1,6 @@
 #include "controller/eviction_webhook.h"
 
+#include "base/fault_point.h"
 #include "base/log.h"
 
 namespace holdfast::controller {
@@ -59,6 +60,7 @@ void CheckpointCreator::Run(std::stop_token stop) {
     options.timeout = kCreateTimeout;
     options.stop = stop;
     auto created = client_.Create(api::Checkpoint::kResource, ns, checkpoint, options);
+    HF_FAULT_POINT("controller.wrote");
     if (created.ok()) {
       LogInfo("checkpoint asked for by an eviction", {{"checkpoint", ns + "/" + name}});
     } else if (created.status().code() != Code::kAlreadyExists) {

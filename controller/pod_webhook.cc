@@ -74,11 +74,17 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
   return container;
 }
 
-// Does the pod take the place of one whose state is kept, or about to be?
-bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage) {
+// So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold. The cache may
+// not show yet that the pod is dying, so that alone would let it slip through in silence.
+constexpr Duration kFailureIsNews = std::chrono::minutes(2);
+
+// Does the pod take the place of one whose state is kept, or about to be, or was just lost?
+bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage, WallTime now) {
   if (!pod.meta.Annotation(api::kFromCheckpoint).empty()) return true;
   for (const CheckpointPtr& c : view.CheckpointsOfOwner(lineage.owner.uid)) {
-    if (!c->meta.terminating() && SameSeat(c->status.owner, lineage.owner) && HoldsItsPod(*c)) return true;
+    if (c->meta.terminating() || !SameSeat(c->status.owner, lineage.owner)) continue;
+    const bool just_failed = c->spec.final && c->status.phase == api::Phase::kFailed && now - CompletedAt(*c) < kFailureIsNews;
+    if (HoldsItsPod(*c) || just_failed) return true;
   }
   for (const PodPtr& sibling : view.PodsControlledBy(lineage.parent_uid)) {
     if (sibling->runtime_class != api::kRuntimeClass) continue;
@@ -131,7 +137,7 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   if (!protection.on && !asked) return done();
 
   if (pod.runtime_class.empty()) Add(&patch, "/spec/runtimeClassName", api::kRuntimeClass);
-  if (Succeeds(view_, pod, lineage)) AddGate(object, pod, options_, &patch);
+  if (Succeeds(view_, pod, lineage, clock_.Wall())) AddGate(object, pod, options_, &patch);
   return done();
 }
 

@@ -15,12 +15,14 @@ struct PodWebhookOptions {
 
 class PodWebhook {
  public:
-  PodWebhook(const reconcilers::View& view, PodWebhookOptions options) : view_(view), options_(std::move(options)) {}
+  PodWebhook(const reconcilers::View& view, PodWebhookOptions options, Clock& clock = Clock::Real())
+      : view_(view), options_(std::move(options)), clock_(clock) {}
   kube::AdmissionResponse Handle(const kube::AdmissionRequest& request) const;
 
  private:
   const reconcilers::View& view_;
   const PodWebhookOptions options_;
+  Clock& clock_;
 };
 
 }  // namespace holdfast::controller

@@ -1,5 +1,7 @@
 #include "reconcilers/context.h"
 
+#include "base/fault_point.h"
+
 namespace holdfast::reconcilers {
 namespace {
 
@@ -29,6 +31,7 @@ Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint&
   options.stop = stop;
   auto written = context.client.Patch(api::Checkpoint::kResource, seen.meta.ns, seen.meta.name, kube::PatchType::kMerge, locked, options);
   if (!written.ok()) return written.status().With("status of Checkpoint " + seen.meta.Key());
+  HF_FAULT_POINT("controller.wrote");
   if (context.observe) context.observe(*written);
   return std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(*written));
 }

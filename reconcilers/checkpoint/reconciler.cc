@@ -66,6 +66,7 @@ Status Reconciler::Delete(const api::Checkpoint& c, const std::string& why, std:
   kube::DeleteOptions del;
   del.preconditions.uid = c.meta.uid;
   Status status = context_.client.Delete(api::Checkpoint::kResource, c.meta.ns, c.meta.name, del, Calls(stop));
+  HF_FAULT_POINT("controller.wrote");
   return status.code() == Code::kNotFound || status.code() == Code::kConflict ? Status::Ok() : status;
 }
 
@@ -95,6 +96,7 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
       auto written =
           context_.client.Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge, step.patch, Calls(stop));
       if (!written.ok()) return written.status().With("Checkpoint " + c.meta.Key());
+      HF_FAULT_POINT("controller.wrote");
       context_.observe(*written);
       return Status::Ok();
     }

@@ -90,6 +90,7 @@ Result<bool> Reconciler::PatchPod(const kube::Pod& pod, const api::Checkpoint* r
   }
   auto written = context_.client.Patch(kube::Pod::kResource, pod.meta.ns, pod.meta.name, kube::PatchType::kMerge, patch, Calls(stop));
   if (!written.ok()) return written.status().With("opening the gate of pod " + pod.meta.Key());
+  HF_FAULT_POINT("controller.wrote");
   return true;
 }
 

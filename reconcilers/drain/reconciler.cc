@@ -23,6 +23,7 @@ Result<kube::ReconcileResult> Reconciler::Reconcile(const std::string& key, std:
     HF_FAULT_POINT("controller.before_evict");
     world.evicted = context_.client.Evict(name.ns, c.spec.pod_name, del, options);
     HF_FAULT_POINT("controller.after_evict");
+    HF_FAULT_POINT("controller.wrote");
     LogInfo("evict", {{"checkpoint", key}, {"pod", c.spec.pod_name}, {"answer", world.evicted->ToString()}});
     step = Next(world, context_.clock.Wall());
   }

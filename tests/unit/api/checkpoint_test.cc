@@ -16,9 +16,10 @@ TEST(CheckpointJson, FillsTheCrdsDefaults) {
 }
 
 TEST(CheckpointJson, ReadsAnythingWithoutThrowing) {
-  for (const Json& hostile : {Json(nullptr), Json(1), Json::array(), Json{{"metadata", 1}, {"spec", "x"}, {"status", Json::array({1})}},
-                              Json{{"spec", {{"podRef", 7}, {"containers", {1, nullptr, "a"}}, {"deadline", -1}, {"ttl", {{"a", 1}}}}},
-                                   {"status", {{"phase", "Nonsense"}, {"claim", "x"}, {"restores", {1, 2}}, {"size", {{"memory", "many"}}}}}}}) {
+  for (const Json& hostile :
+       {Json(nullptr), Json(1), Json::array(), Json{{"metadata", 1}, {"spec", "x"}, {"status", Json::array({1})}},
+        Json{{"spec", {{"podRef", 7}, {"containers", {1, nullptr, "a"}}, {"deadline", -1}, {"ttl", {{"a", 1}}}}},
+             {"status", {{"phase", "Nonsense"}, {"claim", "x"}, {"restores", {1, 2}}, {"size", {{"memory", "many"}}}}}}}) {
     const Checkpoint c = Checkpoint::FromJson(hostile);
     EXPECT_EQ(c.status.phase, Phase::kPending);
     EXPECT_FALSE(c.status.claim);
@@ -30,8 +31,11 @@ TEST(CheckpointJson, AClaimWithoutAUidIsNone) {
 }
 
 TEST(CheckpointJson, ReadsWhatItsFragmentsWrite) {
-  Json status = {{"size", SizeJson(3, 2, 1)}, {"timings", TimingsJson(850, 300, 2310)}, {"progress", ProgressJson(1, 4)},
-                 {"claim", ToJson(Claim{"web-0", "u1", "2026-01-01T00:00:00Z"})}, {"owner", ToJson(Owner{"Deployment", "web", "d1", "h", ""})}};
+  Json status = {{"size", SizeJson(3, 2, 1)},
+                 {"timings", TimingsJson(850, 300, 2310)},
+                 {"progress", ProgressJson(1, 4)},
+                 {"claim", ToJson(Claim{"web-0", "u1", "2026-01-01T00:00:00Z"})},
+                 {"owner", ToJson(Owner{"Deployment", "web", "d1", "h", ""})}};
   status["restores"] = {ToJson(Restore{"web-1", "node-b", "2026-01-01T00:00:00Z", "Restored", "", 0.4})};
   status["containers"] = {ToJson(CheckpointContainer{"main", "i", "sha256:0", 12, true, ""})};
   const Checkpoint c = Checkpoint::FromJson({{"status", status}});
@@ -48,7 +52,8 @@ TEST(CheckpointJson, ReadsWhatItsFragmentsWrite) {
 
 TEST(PhasePatch, KeepsTheTransitionTimeWhileTheStatusStays) {
   Checkpoint c;
-  c.status.conditions = {{"Ready", "False", "Waiting", "m", "2026-01-01T00:00:00Z", 1}, {"ColdStart", "True", "r", "m", "2026-01-01T00:00:00Z", 1}};
+  c.status.conditions = {{"Ready", "False", "Waiting", "m", "2026-01-01T00:00:00Z", 1},
+                         {"ColdStart", "True", "r", "m", "2026-01-01T00:00:00Z", 1}};
   const WallTime now = *ParseTime("2026-01-02T00:00:00Z");
   const Checkpoint failed = Checkpoint::FromJson(PhasePatch(c, Phase::kFailed, reason::kDumpFailed, "why", now));
   EXPECT_EQ(failed.Ready()->last_transition_time, "2026-01-01T00:00:00Z");

@@ -15,12 +15,12 @@ TEST(RestorePolicyJson, TheBuiltInOneIsTheCrdsDefaults) {
 }
 
 TEST(RestorePolicyJson, ReadsWhatIsSet) {
-  const RestorePolicy p = RestorePolicy::FromJson(
-      {{"spec",
-        {{"triggers", {{"drain", false}, {"interval", "auto"}}},
-         {"restore", {{"onFailure", "Fail"}, {"maxAge", "24h"}, {"volumes", "IgnoreDrift"}, {"attempts", 99}}},
-         {"network", {{"established", "CloseAll"}}},
-         {"retention", {{"keepLast", 5}, {"maxBytes", "50Gi"}}}}}});
+  const RestorePolicy p =
+      RestorePolicy::FromJson({{"spec",
+                                {{"triggers", {{"drain", false}, {"interval", "auto"}}},
+                                 {"restore", {{"onFailure", "Fail"}, {"maxAge", "24h"}, {"volumes", "IgnoreDrift"}, {"attempts", 99}}},
+                                 {"network", {{"established", "CloseAll"}}},
+                                 {"retention", {{"keepLast", 5}, {"maxBytes", "50Gi"}}}}}});
   EXPECT_FALSE(p.spec.triggers.drain);
   EXPECT_TRUE(p.spec.triggers.interval_auto);
   EXPECT_EQ(p.spec.restore.on_failure, OnFailure::kFail);
@@ -36,17 +36,17 @@ TEST(LabelSelector, MatchesAsTheApiDoes) {
     Json selector;
     bool matches;
   };
-  for (const Case& c : std::initializer_list<Case>{
-           {Json(nullptr), false},
-           {Json::object(), true},
-           {{{"matchLabels", {{"app", "web"}}}}, true},
-           {{{"matchLabels", {{"app", "db"}}}}, false},
-           {{{"matchExpressions", {{{"key", "app"}, {"operator", "In"}, {"values", {"web", "db"}}}}}}, true},
-           {{{"matchExpressions", {{{"key", "app"}, {"operator", "NotIn"}, {"values", {"web"}}}}}}, false},
-           {{{"matchExpressions", {{{"key", "gone"}, {"operator", "NotIn"}, {"values", {"web"}}}}}}, true},
-           {{{"matchExpressions", {{{"key", "tier"}, {"operator", "Exists"}}}}}, true},
-           {{{"matchExpressions", {{{"key", "tier"}, {"operator", "DoesNotExist"}}}}}, false},
-           {{{"matchExpressions", {{{"key", "tier"}, {"operator", "Nonsense"}}}}}, false}}) {
+  for (const Case& c :
+       std::initializer_list<Case>{{Json(nullptr), false},
+                                   {Json::object(), true},
+                                   {{{"matchLabels", {{"app", "web"}}}}, true},
+                                   {{{"matchLabels", {{"app", "db"}}}}, false},
+                                   {{{"matchExpressions", {{{"key", "app"}, {"operator", "In"}, {"values", {"web", "db"}}}}}}, true},
+                                   {{{"matchExpressions", {{{"key", "app"}, {"operator", "NotIn"}, {"values", {"web"}}}}}}, false},
+                                   {{{"matchExpressions", {{{"key", "gone"}, {"operator", "NotIn"}, {"values", {"web"}}}}}}, true},
+                                   {{{"matchExpressions", {{{"key", "tier"}, {"operator", "Exists"}}}}}, true},
+                                   {{{"matchExpressions", {{{"key", "tier"}, {"operator", "DoesNotExist"}}}}}, false},
+                                   {{{"matchExpressions", {{{"key", "tier"}, {"operator", "Nonsense"}}}}}, false}}) {
     EXPECT_EQ(LabelSelector::FromJson(c.selector.is_null() ? nullptr : &c.selector).Matches(labels), c.matches) << c.selector;
   }
 }

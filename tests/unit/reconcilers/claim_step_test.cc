@@ -53,11 +53,20 @@ const NotMine kNotMine[] = {
     {"another owner", [](api::Checkpoint* c) { c->status.owner.uid = "uid-other"; }},
     {"another ordinal", [](api::Checkpoint* c) { c->status.owner.ordinal = "1"; }},
     {"not final", [](api::Checkpoint* c) { c->spec.final = false; }},
-    {"claimed by another", [](api::Checkpoint* c) { c->status.claim = api::Claim{"web-c", "uid-c", ""}; }},
+    {"claimed by another",
+     [](api::Checkpoint* c) {
+       c->status.claim = api::Claim{"web-c", "uid-c", ""};
+     }},
     {"being deleted", [](api::Checkpoint* c) { c->meta.deletion_timestamp = "2026-06-01T12:00:00Z"; }},
     {"failed", [](api::Checkpoint* c) { c->status.phase = Phase::kFailed; }},
-    {"with a container that the pod lacks", [](api::Checkpoint* c) { c->status.containers = {{"sidecar", "", "", 1, true, ""}}; }},
-    {"not restorable", [](api::Checkpoint* c) { c->status.containers = {{"main", "", "", 1, false, "io_uring"}}; }},
+    {"with a container that the pod lacks",
+     [](api::Checkpoint* c) {
+       c->status.containers = {{"sidecar", "", "", 1, true, ""}};
+     }},
+    {"not restorable",
+     [](api::Checkpoint* c) {
+       c->status.containers = {{"main", "", "", 1, false, "io_uring"}};
+     }},
 };
 
 TEST(Claim, LeavesWhatIsNotItsOwn) {
@@ -149,7 +158,11 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
   const Case kCases[] = {
       {"no such", [](World*, api::Checkpoint* c) { c->meta.name = "other"; }, "no such Checkpoint"},
       {"failed", [](World*, api::Checkpoint* c) { c->status.phase = Phase::kFailed; }, "it failed"},
-      {"claimed", [](World*, api::Checkpoint* c) { c->status.claim = api::Claim{"web-c", "uid-c", ""}; }, "has claimed it"},
+      {"claimed",
+       [](World*, api::Checkpoint* c) {
+         c->status.claim = api::Claim{"web-c", "uid-c", ""};
+       },
+       "has claimed it"},
       {"container", [](World*, api::Checkpoint* c) { c->status.containers[0].name = "sidecar"; }, "sidecar"},
       {"volume",
        [](World* w, api::Checkpoint*) {

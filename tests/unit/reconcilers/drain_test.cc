@@ -43,7 +43,7 @@ TEST(Drain, ShowsHowFarItIs) {
   const EvictionAnswer answer = Answer(c, 5);
   EXPECT_FALSE(answer.allow);
   EXPECT_FALSE(answer.create);
-  EXPECT_EQ(answer.message, "holdfast: checkpointing default/web-a (2.1 GiB, 39 %)");
+  EXPECT_EQ(answer.message, "holdfast: checkpointing default/web-a (2.1 GiB, 40 %)");
   EXPECT_EQ(Answer(InPhase(Phase::kFreezing), 1).message, "holdfast: checkpointing default/web-a (freezing)");
   EXPECT_NE(Answer(InPhase(Phase::kReady), 11).message.find("evicting"), std::string::npos);
 }
@@ -83,9 +83,7 @@ TEST(Drain, AfterAReclaimThePodRunsOnAndTheNextAttemptComesLater) {
   EXPECT_EQ(answer.ordinal, 1);
 }
 
-TEST(Drain, AFrozenPodThatNobodyEvictsIsLetGoInTheEnd) {
-  EXPECT_TRUE(Answer(InPhase(Phase::kReady), 10 + 60).allow);
-}
+TEST(Drain, AFrozenPodThatNobodyEvictsIsLetGoInTheEnd) { EXPECT_TRUE(Answer(InPhase(Phase::kReady), 10 + 60).allow); }
 
 struct Passing {
   const char* what;
@@ -137,7 +135,8 @@ TEST(Drain, WhatCannotBeKeptPassesAtOnceAndSaysWhyWhereItWasWanted) {
 }
 
 TEST(Drain, EvictsWhatIsDurableAndNothingElse) {
-  for (Phase phase : {Phase::kPending, Phase::kAssigned, Phase::kFreezing, Phase::kDumping, Phase::kStoring, Phase::kReady, Phase::kFailed}) {
+  for (Phase phase :
+       {Phase::kPending, Phase::kAssigned, Phase::kFreezing, Phase::kDumping, Phase::kStoring, Phase::kReady, Phase::kFailed}) {
     const Step step = Next({Share(InPhase(phase)), Share(WebPod()), {}}, At(20));
     EXPECT_EQ(step.action == Action::kEvict, phase == Phase::kReady) << api::PhaseName(phase);
   }

@@ -136,7 +136,8 @@ std::vector<CheckpointPtr> FakeView::CheckpointsClaimedBy(const std::string& uid
   return Those(checkpoints, [&](const CheckpointPtr& c) { return c->status.claim && c->status.claim->pod_uid == uid; });
 }
 std::vector<CheckpointPtr> FakeView::DrainsUnderWay() const {
-  return Those(checkpoints, [](const CheckpointPtr& c) { return c->spec.trigger == api::Trigger::kDrain && c->status.phase != api::Phase::kFailed; });
+  return Those(checkpoints,
+               [](const CheckpointPtr& c) { return c->spec.trigger == api::Trigger::kDrain && c->status.phase != api::Phase::kFailed; });
 }
 PolicyPtr FakeView::GetPolicy(const std::string& ns, const std::string& name) const { return Named(policies, ns, name); }
 std::vector<PolicyPtr> FakeView::PoliciesIn(const std::string& ns) const {

@@ -1,0 +1,138 @@
+// The controller dies at every point of a drain and comes back: the end is the same.
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/process.h"
+#include "tests/integration/controller/cluster.h"
+
+namespace holdfast::testing {
+namespace {
+
+// holdfast-controller as a process of its own, started again whenever it ends. `arm` is called before every start.
+class SupervisedController {
+ public:
+  SupervisedController(int webhook_port, std::string faults, std::function<void()> arm) {
+    std::vector<std::string> argv = {HOLDFAST_CONTROLLER,
+                                     "--kubeconfig=" + ApiServer::Shared().kubeconfig(),
+                                     "--namespace=holdfast-system",
+                                     "--wait-image=example/holdfast",
+                                     "--listen=127.0.0.1",
+                                     "--webhook-port=" + std::to_string(webhook_port),
+                                     "--metrics-port=0",
+                                     "--webhook-host=127.0.0.1",
+                                     "--no-leader-elect",
+                                     "--own-user=none"};
+    thread_ = std::jthread([this, argv, faults, arm](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        arm();
+        ++starts_;
+        ProcessOptions options;
+        options.env = {"HOLDFAST_FAULT_DIR=" + faults};
+        options.timeout = std::chrono::minutes(2);
+        auto ended = RunProcess(argv, options, stop);
+        if (ended.ok() && !stop.stop_requested()) last_log_ = ended->err;
+      }
+    });
+  }
+  ~SupervisedController() {
+    thread_.request_stop();
+    thread_.join();
+  }
+  int starts() const { return starts_; }
+
+ private:
+  std::atomic<int> starts_ = 0;
+  std::string last_log_;
+  std::jthread thread_;
+};
+
+class RestartTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    char dir[] = "/tmp/holdfast-faults-XXXXXX";
+    ASSERT_NE(mkdtemp(dir), nullptr);
+    faults_ = dir;
+  }
+  void TearDown() override { (void)RemoveAll(faults_).ok(); }
+  std::string faults_;
+};
+
+// After one death at the named point (or, for controller.wrote, one after every single write).
+TEST_P(RestartTest, EndsWithTheSameState) {
+  Cluster& cluster = Cluster::Shared();
+  const std::string ns = cluster.MakeNamespace(), point = GetParam();
+  auto config = ApiServer::Shared().ConfigOf("drainer", "system:masters");
+  kube::Client drainer(kube::MakeCurlTransport(*config));
+  FakeAgent agent(cluster, ns);
+  std::atomic<bool> armed = false;
+  auto arm = [&] {
+    if (armed) (void)WriteFileAtomically(faults_ + "/" + point, "kill").ok();
+  };
+  SupervisedController controller(cluster.webhook_port(), faults_, arm);
+  const Json owner = cluster.MakeWorkload(ns, "web", {{api::kProtect, "true"}});
+  ASSERT_TRUE(Eventually(
+      [&] {  // the webhook answers
+        auto made = cluster.MakePod(ns, "web-a", "web", owner);
+        if (made.ok() && GetString(*made, {"spec", "runtimeClassName"}) == "holdfast") return true;
+        cluster.EndPod(ns, "web-a");
+        return false;
+      },
+      std::chrono::seconds(60)));
+  ASSERT_TRUE(cluster.RunPod(ns, "web-a", "node-a").ok());
+  kube::CallOptions dry;
+  dry.dry_run = true;
+  ASSERT_TRUE(Eventually([&] { return drainer.Evict(ns, "web-a", {}, dry).code() == Code::kResourceExhausted; }));
+
+  const int starts = controller.starts();
+  armed = true;
+  arm();
+  auto dying = [&](const char* pod) { return !GetString(cluster.Pod(ns, pod), {"metadata", "deletionTimestamp"}).empty(); };
+  // While the controller is away the webhook fails open, so a request then would end the pod: one request begins the drain, and our own
+  // eviction ends it.
+  ASSERT_TRUE(Eventually(
+      [&] {
+        if (cluster.Checkpoints(ns).empty() && drainer.Evict(ns, "web-a", {}, dry).code() == Code::kResourceExhausted) {
+          EXPECT_FALSE(drainer.Evict(ns, "web-a", {}).ok());
+        }
+        return dying("web-a");
+      },
+      std::chrono::seconds(90)));
+  // The successor must meet the webhook too.
+  ASSERT_TRUE(Eventually(
+      [&] {
+        auto made = cluster.MakePod(ns, "web-b", "web", owner);
+        if (made.ok() && !GetArray(*made, {"spec", "schedulingGates"}).empty()) return true;
+        cluster.EndPod(ns, "web-b");
+        return false;
+      },
+      std::chrono::seconds(60)));
+  ASSERT_TRUE(Eventually(
+      [&] {
+        return GetArray(cluster.Pod(ns, "web-b"), {"spec", "schedulingGates"}).empty();
+      },
+      std::chrono::seconds(60)));
+  armed = false;
+
+  const auto all = cluster.Checkpoints(ns);
+  ASSERT_EQ(all.size(), 1u) << "one request, one checkpoint";
+  const Json successor = cluster.Pod(ns, "web-b");
+  EXPECT_EQ(GetString(successor, {"metadata", "annotations", api::kRestore}), all[0].meta.name);
+  ASSERT_TRUE(all[0].status.claim);
+  EXPECT_EQ(all[0].status.claim->pod_uid, GetString(successor, {"metadata", "uid"}));
+  EXPECT_GT(controller.starts(), starts) << "the point was never reached";
+  cluster.EndPod(ns, "web-a");
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, RestartTest,
+                         ::testing::Values("controller.assigned", "controller.before_evict", "controller.after_evict", "controller.claimed",
+                                           "controller.wrote"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) {
+                             if (c == '.') c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace holdfast::testing

@@ -1,0 +1,192 @@
+#include "controller/pod_webhook.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/reconcilers/world.h"
+
+namespace holdfast::controller {
+namespace {
+
+using namespace reconcilers::testing;  // NOLINT(google-build-using-namespace)
+using api::Phase;
+
+class PodWebhookTest : public ::testing::Test {
+ protected:
+  PodWebhookTest() {
+    view_.nodes = {Share(ReadyNode())};
+    view_.AddWeb({{api::kProtect, "true"}});
+  }
+
+  static Json WebPodObject() {
+    return {{"metadata",
+             {{"generateName", "web-1-"},
+              {"labels", {{"app", "web"}, {"pod-template-hash", "h1"}}},
+              {"ownerReferences", {{{"kind", "ReplicaSet"}, {"name", "web-1"}, {"uid", "uid-rs"}, {"controller", true}}}}}},
+            {"spec", {{"containers", {{{"name", "main"}, {"image", "i"}}}}}}};
+  }
+  kube::AdmissionResponse Ask(const Json& object, const std::string& operation = "CREATE") {
+    kube::AdmissionRequest request;
+    request.operation = operation;
+    request.ns = "default";
+    request.resource = kube::Pod::kResource;
+    request.object = object;
+    return PodWebhook(view_, options_, clock_).Handle(request);
+  }
+  Json Mutated(const Json& object) {
+    const kube::AdmissionResponse response = Ask(object);
+    EXPECT_TRUE(response.allowed);
+    return response.patch.is_null() ? object : object.patch(response.patch);
+  }
+  static bool HasGate(const Json& pod) {
+    const Json& gates = GetArray(pod, {"spec", "schedulingGates"});
+    return std::any_of(gates.begin(), gates.end(), [](const Json& gate) { return gate["name"] == api::kClaimGate; });
+  }
+
+  FakeView view_;
+  FakeClock clock_{At(500)};  // minutes after everything
+  PodWebhookOptions options_{"example/holdfast:1", "holdfast-wait", std::chrono::seconds(1)};
+};
+
+TEST_F(PodWebhookTest, GivesAProtectedPodTheRuntimeClassAndNothingElse) {
+  const kube::AdmissionResponse response = Ask(WebPodObject());
+  ASSERT_EQ(response.patch.size(), 1u) << response.patch;
+  EXPECT_EQ(Mutated(WebPodObject())["spec"]["runtimeClassName"], "holdfast");
+}
+
+TEST_F(PodWebhookTest, LeavesOtherPodsAlone) {
+  struct Case {
+    const char* what;
+    void (*change)(FakeView*, Json*);
+  };
+  const Case kCases[] = {
+      {"not protected", [](FakeView* view, Json*) { view->AddWeb({}); }},
+      {"no node ready", [](FakeView* view, Json*) { view->nodes.clear(); }},
+      {"another runtime class", [](FakeView*, Json* pod) { (*pod)["spec"]["runtimeClassName"] = "kata"; }},
+      {"user namespace", [](FakeView*, Json* pod) { (*pod)["spec"]["hostUsers"] = false; }},
+      {"bound to a node", [](FakeView*, Json* pod) { (*pod)["spec"]["nodeName"] = "node-a"; }},
+      {"gpu", [](FakeView*, Json* pod) { (*pod)["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 1; }},
+      {"unknown owner", [](FakeView* view, Json*) { view->workloads.clear(); }},
+  };
+  for (const Case& c : kCases) {
+    view_ = FakeView();
+    view_.nodes = {Share(ReadyNode())};
+    view_.AddWeb({{api::kProtect, "true"}});
+    Json pod = WebPodObject();
+    c.change(&view_, &pod);
+    const kube::AdmissionResponse response = Ask(pod);
+    EXPECT_TRUE(response.allowed) << c.what;
+    EXPECT_TRUE(response.patch.is_null()) << c.what << response.patch;
+  }
+  EXPECT_TRUE(Ask(WebPodObject(), "UPDATE").patch.is_null());
+}
+
+TEST_F(PodWebhookTest, AnOwnerThatIsNotInTheCacheYetIsReadLive) {
+  view_.workloads.clear();
+  Ask(WebPodObject());
+  EXPECT_EQ(view_.live_reads, 1);
+}
+
+TEST_F(PodWebhookTest, RemovesEveryRestoreAnnotationAlsoFromUnprotectedPods) {
+  view_.AddWeb({});
+  Json pod = WebPodObject();
+  pod["metadata"]["annotations"] = {{api::kRestore, "stolen"}, {"holdfast.dev/restore-from~x/y", "z"}, {"keep", "me"}};
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"], Json({{"keep", "me"}}));
+}
+
+TEST_F(PodWebhookTest, ASuccessorWaitsBehindTheGateWithTheInitContainerFirst) {
+  view_.checkpoints = {Share(InPhase(Phase::kReady))};
+  Json pod = WebPodObject();
+  pod["spec"]["initContainers"] = {{{"name", "theirs"}, {"image", "i"}}};
+  pod["spec"]["schedulingGates"] = {{{"name", "theirs"}}};
+  const Json mutated = Mutated(pod);
+  EXPECT_TRUE(HasGate(mutated));
+  EXPECT_EQ(mutated["spec"]["schedulingGates"].size(), 2u);
+  ASSERT_EQ(mutated["spec"]["initContainers"].size(), 2u);
+  const Json& wait = mutated["spec"]["initContainers"][0];
+  EXPECT_EQ(wait["name"], "holdfast-wait");
+  EXPECT_EQ(wait["image"], "example/holdfast:1");
+  EXPECT_EQ(wait["securityContext"]["capabilities"]["drop"], Json({"ALL"}));
+  EXPECT_FALSE(wait.contains("resources")) << "a BestEffort pod stays one";
+}
+
+TEST_F(PodWebhookTest, TheInitContainerKeepsTheQosClass) {
+  view_.checkpoints = {Share(InPhase(Phase::kReady))};
+  Json pod = WebPodObject();
+  pod["spec"]["containers"][0]["resources"] = {{"requests", {{"cpu", "1"}}}, {"limits", {{"cpu", "1"}}}};
+  const Json resources = Mutated(pod)["spec"]["initContainers"][0]["resources"];
+  EXPECT_EQ(resources["requests"], resources["limits"]);
+}
+
+TEST_F(PodWebhookTest, GatesForEveryStateOfThePredecessor) {
+  for (Phase phase :
+       {Phase::kPending, Phase::kAssigned, Phase::kFreezing, Phase::kDumping, Phase::kStoring, Phase::kReady, Phase::kFailed}) {
+    view_.checkpoints = {Share(InPhase(phase))};
+    EXPECT_EQ(HasGate(Mutated(WebPodObject())), phase != Phase::kFailed) << api::PhaseName(phase);
+  }
+  view_.checkpoints = {Share(WebDrain())};  // not even seen by the controller: its owner is not known yet
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject())));
+  view_.pods = {Share(WebPod())};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+  view_.checkpoints.clear();
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "a second replica waits for nobody";
+  kube::Pod dying = WebPod();
+  dying.meta.deletion_timestamp = "2026-06-01T12:00:00Z";
+  view_.pods = {Share(dying)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+}
+
+TEST_F(PodWebhookTest, TheSuccessorOfAPodWhoseCheckpointJustFailedIsGatedToBeToldSo) {
+  api::Checkpoint failed = InPhase(Phase::kFailed);
+  failed.status.completed_at = FormatTime(At(400));
+  view_.checkpoints = {Share(failed)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+}
+
+TEST_F(PodWebhookTest, ARequestForACheckpointGatesAlsoUnprotectedPods) {
+  view_.AddWeb({});
+  Json pod = WebPodObject();
+  pod["metadata"]["annotations"][api::kFromCheckpoint] = "snap";
+  const Json mutated = Mutated(pod);
+  EXPECT_TRUE(HasGate(mutated));
+  EXPECT_EQ(mutated["spec"]["runtimeClassName"], "holdfast");
+}
+
+TEST_F(PodWebhookTest, WarnsAboutAnAnnotationThatMeansNothing) {
+  view_.AddWeb({{api::kProtect, "maybe"}});
+  const kube::AdmissionResponse response = Ask(WebPodObject());
+  EXPECT_TRUE(response.patch.is_null());
+  ASSERT_EQ(response.warnings.size(), 1u);
+  EXPECT_NE(response.warnings[0].find("write \"true\" or \"false\""), std::string::npos);
+}
+
+TEST_F(PodWebhookTest, IsIdempotentWhenInvokedAgain) {
+  view_.checkpoints = {Share(InPhase(Phase::kReady))};
+  const Json once = Mutated(WebPodObject());
+  EXPECT_EQ(Mutated(once), once);
+}
+
+TEST_F(PodWebhookTest, MalformedObjectsPass) {
+  for (const Json& object :
+       {Json(), Json(1), Json::array(), Json{{"metadata", 1}, {"spec", "x"}},
+        Json{{"metadata", {{"annotations", {{"holdfast.dev/protect", 1}}}}}, {"spec", {{"containers", {1, {{"name", 2}}}}}}}}) {
+    EXPECT_TRUE(Ask(object).allowed);
+  }
+}
+
+TEST_F(PodWebhookTest, AnswersFast) {
+  view_.checkpoints = {Share(InPhase(Phase::kReady))};
+  const Json pod = WebPodObject();
+  std::vector<double> times;
+  for (int i = 0; i < 2000; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    Ask(pod);
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  printf("pod webhook, decision alone: p50 %.3f ms, p99 %.3f ms\n", times[1000], times[1980]);
+}
+
+}  // namespace
+}  // namespace holdfast::controller
