@@ -19,7 +19,18 @@ constexpr Duration kNothingFrozen = std::chrono::seconds(3);  // this long witho
 }  // namespace
 
 Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token stop) {
-  if (Expired(entry)) return Fail(entry, api::reason::kDeadline, "the deadline passed before the dump began");
+  // Nothing is frozen for a store that could not take it.
+  Status store = store_.OpenSession(entry.uid, entry.ns).status();
+  if (store.code() == Code::kResourceExhausted) return Fail(entry, api::reason::kStoreFull, store.message());
+  if (Expired(entry)) {
+    return store.ok() ? Fail(entry, api::reason::kDeadline, "the deadline passed before the dump began")
+                      : Fail(entry, api::reason::kStoreUnavailable,
+                             "the store did not answer until the deadline, nothing was frozen: " + store.message());
+  }
+  if (!store.ok()) {
+    PatchPhase(entry, api::Phase::kAssigned, "waiting for the store: " + store.message());
+    return Pause(std::chrono::seconds(1));
+  }
   HF_RETURN_IF_ERROR(RemoveAll(layout_.Landing(entry.uid)));
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(layout_.Landing(entry.uid)));

@@ -135,6 +135,11 @@ bool AsksForRestore(const kube::Pod& pod) {
   return pod.runtime_class == api::kRuntimeClass && IsSafeName(pod.meta.Annotation(api::kRestore)) && IsSafeName(pod.meta.uid);
 }
 
+bool WasLetGoCold(const kube::Pod& pod) {
+  return pod.runtime_class == api::kRuntimeClass && pod.meta.Annotation(api::kRestore).empty() && IsSafeName(pod.meta.uid) &&
+         Named(pod.init_containers, runtime::kWaitContainer) != nullptr;
+}
+
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
                             const Layout& layout) {
   using Phase = RestoreState::Phase;

@@ -58,6 +58,8 @@ inline constexpr int kRestoreAttempts = 3;
 
 // True when the pod asks for a restore: our RuntimeClass and a plausible annotation. It is not an authority yet.
 bool AsksForRestore(const kube::Pod& pod);
+// True when the pod was admitted to wait for a restore, and was then let go without a checkpoint: its init container must be told.
+bool WasLetGoCold(const kube::Pod& pod);
 
 struct CreateDecision {
   std::optional<runtime::CreateAnswer> answer;  // nothing: not known yet, ask again when the state has changed

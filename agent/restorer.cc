@@ -89,10 +89,19 @@ Restorer::RecordPtr Restorer::For(const kube::Pod& pod) {
     state.pod = pod.meta.name;
     state.checkpoint = pod.meta.Annotation(api::kRestore);
     state.seen_unix_ms = NowMs();
+    if (WasLetGoCold(pod)) {
+      state.phase = Phase::kCold;
+      state.cold_reason = "no checkpoint was given to this pod";
+      state.reported = true;  // by the controller, which let it go
+    }
   }
   std::lock_guard lock(record->mutex);
   Status saved = record->state.Save(layout_);
   if (!saved.ok()) LogError("cannot write a restore state", {{"pod", pod.meta.Key()}, {"error", saved.message()}});
+  if (record->state.phase == Phase::kCold) {
+    Tell(*record, "cold", record->state.cold_reason);
+    return record;
+  }
   Tell(*record, "waiting", "checkpoint " + record->state.checkpoint);
   LogInfo("a pod is to be restored here", {{"pod", pod.meta.Key()}, {"pod_uid", pod.meta.uid}, {"checkpoint", record->state.checkpoint}});
   return record;
@@ -107,7 +116,8 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   }
   if (!pod.ok()) return pod.status();
   ForgetPods(key, pod->meta.uid);
-  if (pod->node_name != options_.node_name || !AsksForRestore(*pod) || pod->phase == "Succeeded" || pod->phase == "Failed") return Done();
+  if (pod->node_name != options_.node_name || pod->phase == "Succeeded" || pod->phase == "Failed") return Done();
+  if (!AsksForRestore(*pod) && !WasLetGoCold(*pod)) return Done();
   RecordPtr record = For(*pod);
   Phase phase;
   {

@@ -249,9 +249,10 @@ TEST_F(ExecutorTest, ADumpPastItsDeadlineIsKilledAndThePodThawed) {
   ExpectNothingLeft();
 }
 
-TEST_F(ExecutorTest, AFullStoreThawsThePodAndSaysSo) {
+TEST_F(ExecutorTest, NothingIsFrozenForAFullStore) {
   store.full = true;
   EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 0);
   EXPECT_EQ(Reason(), "StoreFull");
   EXPECT_THAT(Message(), HasSubstr("10 of 10 GiB"));
   EXPECT_FALSE(Frozen());
@@ -259,8 +260,30 @@ TEST_F(ExecutorTest, AFullStoreThawsThePodAndSaysSo) {
   ExpectNothingLeft();
 }
 
-TEST_F(ExecutorTest, AStoreThatDoesNotAnswerIsAskedUntilTheDeadline) {
+TEST_F(ExecutorTest, NothingIsFrozenForAStoreThatDoesNotAnswerUntilTheDeadline) {
   store.reachable = false;
+  EXPECT_TRUE(Drive(1000));
+  EXPECT_EQ(Reason(), "StoreUnavailable");
+  EXPECT_EQ(node.dumps, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AStoreThatFillsUpDuringTheDumpThawsThePodAndSaysSo) {
+  node.on_dump = [&](const std::string& landing) {
+    Dump(landing, true);
+    store.full = true;
+  };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "StoreFull");
+  EXPECT_FALSE(Frozen());
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AStoreThatDiesDuringTheDumpIsAskedUntilTheDeadline) {
+  node.on_dump = [&](const std::string& landing) {
+    Dump(landing, true);
+    store.reachable = false;
+  };
   EXPECT_TRUE(Drive(1000));
   EXPECT_EQ(Reason(), "StoreUnavailable");
   EXPECT_FALSE(Frozen());
@@ -270,7 +293,7 @@ TEST_F(ExecutorTest, AStoreThatDoesNotAnswerIsAskedUntilTheDeadline) {
 TEST_F(ExecutorTest, AStoreThatComesBackBeforeTheDeadlineGetsTheCheckpoint) {
   store.reachable = false;
   EXPECT_FALSE(Drive(10));
-  EXPECT_TRUE(Frozen());
+  EXPECT_FALSE(Frozen());
   store.reachable = true;
   EXPECT_FALSE(Drive(3));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);

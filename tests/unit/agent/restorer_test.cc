@@ -178,6 +178,18 @@ TEST_F(RestorerTest, APodThatAsksForNothingStartsCold) {
   EXPECT_EQ(fetches, 0);
 }
 
+TEST_F(RestorerTest, APodThatWasLetGoWithoutACheckpointNeedNotWait) {
+  Json& pod = cluster.pods["default/web-1"];
+  pod["metadata"]["annotations"].erase("holdfast.dev/restore");
+  pod["spec"]["initContainers"] = {{{"name", "holdfast-wait"}}};
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "cold");
+  EXPECT_EQ(Create("main", "n1").action, "cold");
+  cluster.pods.erase("default/web-1");
+  Drive();
+  EXPECT_EQ(WaitStateNow(), "none");
+}
+
 TEST_F(RestorerTest, APodUnderAnotherRuntimeClassHasNoAuthorityThroughItsAnnotation) {
   cluster.pods["default/web-1"]["spec"].erase("runtimeClassName");
   Drive();
