@@ -19,6 +19,16 @@ namespace {
 
 constexpr int kFetchAttempts = 3;  // of damaged or missing content; a store that does not answer is asked until the deadline
 
+// The kubelet takes about a second from the end of the init container to the next container's create, which itself waits for the images
+// (RestorerOptions::answer_within): so the init container ends when no more than this is left to fetch.
+constexpr double kLastPartSeconds = 2;
+
+double SecondsLeft(const storage::Progress& progress, Duration so_far) {
+  if (progress.bytes == 0 || progress.total < progress.bytes) return kLastPartSeconds + 1;
+  const double left = static_cast<double>(progress.total - progress.bytes) / static_cast<double>(progress.bytes);
+  return left * std::chrono::duration<double>(so_far).count();
+}
+
 std::optional<Duration> Later(Duration duration) { return duration; }
 std::optional<Duration> Done() { return std::nullopt; }
 
@@ -218,7 +228,8 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
         told = clock_.Mono();
       }
       std::lock_guard lock(record.mutex);
-      Tell(record, "fetching", "", static_cast<int64_t>(progress.bytes), static_cast<int64_t>(progress.total));
+      const bool last_part = SecondsLeft(progress, clock_.Mono() - began) <= kLastPartSeconds;
+      Tell(record, last_part ? "ready" : "fetching", "", static_cast<int64_t>(progress.bytes), static_cast<int64_t>(progress.total));
     };
     here = options_.fetch(store_, cp.status.manifest_id, dir, fetch);
   }

@@ -123,6 +123,22 @@ spec: {podRef: {name: %s}, final: true}
     kit.wait("the first counter goes on", lambda: counter.report()[nonce]["last"] > last)
 
 
+def test_a_drain_works_as_always_after_holdfast_was_uninstalled(counter):
+    """`helm uninstall` with protected pods running: drains go on, pods start anew, and it can be installed again."""
+    import os
+
+    env = {"KUBECONFIG": kit.run("bash", "-c", f". {kit.CLUSTER}/env.sh && echo $HF_PKI/admin.kubeconfig").strip()}
+    old = kit.ready_pod("app=counter")
+    kit.run(kit.CLUSTER / "helm", "uninstall", "holdfast", "-n", kit.SYSTEM, "--wait", timeout=180, env=env)
+    try:
+        assert kit.ready_pod("app=counter")["metadata"]["uid"] == old["metadata"]["uid"], "uninstalling touched a pod"
+        kit.drain(old["spec"]["nodeName"], "--timeout=60s")
+        kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"])
+    finally:
+        kit.run("bash", "-c", f". {kit.CLUSTER}/env.sh && rm -f $HF_RUN/installed")
+        kit.run(kit.ROOT / "scripts" / "install-local.sh", timeout=300, env={**os.environ, "HF_FAULT_POINTS": "1"})
+
+
 def test_webhooks_answer_within_5_ms_at_the_99th_percentile(counter):
     """As the API server measures it, over 1000 pods that are created as a dry run."""
 

@@ -21,10 +21,9 @@ class Pump {
   explicit Pump(FakeClock& clock)
       : thread_([&clock](std::stop_token stop) {
           while (!stop.stop_requested()) {
-            if (clock.waiters() > 0)
-              clock.Advance(std::chrono::milliseconds(100));
-            else
-              std::this_thread::yield();
+            // One step a waiter: free running, virtual time would outrun the code under test.
+            if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
+            while (clock.waiters() > 0 && !stop.stop_requested()) std::this_thread::yield();
           }
         }) {}
 
@@ -565,10 +564,8 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
     while (clock.waiters() == 0) std::this_thread::yield();
     Dump(layout.Landing("ck-uid"), true);
     while (!stop.stop_requested()) {
-      if (clock.waiters() > 0)
-        clock.Advance(std::chrono::milliseconds(5));
-      else
-        std::this_thread::yield();
+      if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(5));
+      while (clock.waiters() > 0 && !stop.stop_requested()) std::this_thread::yield();
     }
   });
   EXPECT_FALSE(Drive(3));

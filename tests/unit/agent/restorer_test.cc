@@ -40,10 +40,12 @@ class RestorerTest : public testing::Test {
   void Restart() {
     RestorerOptions options;
     options.node_name = "node1";
-    options.fetch = [this](storage::Store&, const std::string& manifest, const std::string& to, const storage::IngestOptions&) -> Status {
+    options.fetch = [this](storage::Store&, const std::string& manifest, const std::string& to,
+                           const storage::IngestOptions& asked) -> Status {
       ++fetches;
       EXPECT_EQ(manifest, "ck-uid");
       if (!fetch_error.ok()) return fetch_error;
+      if (on_fetch) on_fetch(asked);
       WriteImages(to);
       return Status::Ok();
     };
@@ -113,6 +115,7 @@ class RestorerTest : public testing::Test {
   Metrics metrics;
   Status fetch_error;
   int fetches = 0;
+  std::function<void(const storage::IngestOptions&)> on_fetch;
   std::unique_ptr<Restorer> restorer;
 };
 
@@ -265,6 +268,19 @@ TEST_F(RestorerTest, AStoreThatDoesNotAnswerIsAskedUntilTheDeadline) {
   Drive(1000);
   EXPECT_GT(fetches, 100);
   EXPECT_EQ(Create("main", "n1").action, "cold");
+}
+
+TEST_F(RestorerTest, TheInitContainerEndsWhenTheLastSecondsOfTheFetchHaveBegun) {
+  on_fetch = [&](const storage::IngestOptions& fetch) {
+    clock.Advance(std::chrono::seconds(4));
+    fetch.progress({.bytes = 50, .total = 100});
+    EXPECT_EQ(WaitStateNow(), "fetching");
+    clock.Advance(std::chrono::seconds(4));
+    fetch.progress({.bytes = 90, .total = 100});
+    EXPECT_EQ(WaitStateNow(), "ready");
+  };
+  Drive();
+  EXPECT_EQ(fetches, 1);
 }
 
 TEST_F(RestorerTest, AMissingCheckpointStartsCold) {
