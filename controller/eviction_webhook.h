@@ -1,4 +1,4 @@
-// /evictions: holds an eviction back while the pod's checkpoint is made (DESIGN §5). Answers from caches in microseconds; what has to be
+// /evictions: holds an eviction back while the pod's checkpoint is made. Answers from caches in microseconds; what has to be
 // written goes to a bounded background queue.
 #pragma once
 

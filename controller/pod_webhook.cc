@@ -39,10 +39,21 @@ void DropRestoreAnnotations(const Json& pod, Json* patch) {
   }
 }
 
-bool HasResources(const kube::Pod& pod) {
-  auto any = [](const kube::Container& c) { return !c.limits.empty() || !c.requests.empty(); };
-  return std::any_of(pod.containers.begin(), pod.containers.end(), any) ||
-         std::any_of(pod.init_containers.begin(), pod.init_containers.end(), any);
+// The CPU and memory of the pod's first container that asks for any: so the init container changes neither what the pod asks of the
+// scheduler (the larger of the init containers' and the sum of the others') nor its QoS class, and is not throttled as it starts.
+Json WaitResources(const kube::Pod& pod) {
+  auto keep = [](const std::map<std::string, std::string>& amounts) {
+    Json kept = Json::object();
+    for (const char* name : {"cpu", "memory"}) {
+      if (auto found = amounts.find(name); found != amounts.end()) kept[name] = found->second;
+    }
+    return kept;
+  };
+  for (const kube::Container& c : pod.containers) {
+    if (c.limits.empty() && c.requests.empty()) continue;
+    return {{"requests", keep(c.requests)}, {"limits", keep(c.limits)}};
+  }
+  return nullptr;
 }
 
 Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
@@ -59,11 +70,7 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
                       {"runAsGroup", 65532},
                       {"capabilities", {{"drop", {"ALL"}}}},
                       {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
-  // Requests equal limits, so a Guaranteed pod stays one; a BestEffort pod stays one without any.
-  if (HasResources(pod)) {
-    const Json amount = {{"cpu", "10m"}, {"memory", "24Mi"}};
-    container["resources"] = {{"requests", amount}, {"limits", amount}};
-  }
+  if (Json resources = WaitResources(pod); !resources.is_null()) container["resources"] = std::move(resources);
   return container;
 }
 

@@ -1,4 +1,4 @@
-// /mutate-pods: what is changed in a pod before it exists (DESIGN §4.1). Reads caches only, but for the owner of a pod that is not in them
+// /mutate-pods: what is changed in a pod before it exists. Reads caches only, but for the owner of a pod that is not in them
 // yet (at most a second). No side effects; whatever it does not understand, it leaves alone.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Runs a reconcile function over keys with N workers: errors are retried with backoff and logged, exceptions become errors, Stop waits for
-// running work (whose stop_token is set).
+// running work (whose stop_token is set). It has one life: after Stop make a new one.
 #pragma once
 
 #include <functional>

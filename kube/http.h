@@ -43,7 +43,8 @@ class Transport {
                                       std::stop_token stop) = 0;
 };
 
-// libcurl: HTTP/2 where offered, TLS and credentials from `config`; the token and CA files are read again when they change.
+// libcurl: HTTP/2 where offered, TLS and credentials from `config`, also for whole URLs; the token and CA files are read again at most
+// once a second. Each running call has a connection of its own; idle ones are kept.
 std::unique_ptr<Transport> MakeCurlTransport(ClientConfig config);
 
 }  // namespace holdfast::kube

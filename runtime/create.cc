@@ -51,7 +51,8 @@ class Creation {
 
   int CreateWaiter() {
     const std::string dir = node_.WaitDir(who_.pod_uid);
-    Status made = MakeDirs(dir, 0755);
+    Status made = MakeDirs(node_.run);
+    if (made.ok()) made = MakeDirs(dir, 0755);
     if (!made.ok()) return ReportError(line_, made.message());
     chmod(dir.c_str(), 0755);  // pods of any user read it; a umask may have cut it
     spec_.AddReadOnlyBind(dir, kMountPoint);

@@ -198,7 +198,7 @@ Status MakeImagesView(const std::string& images, const std::string& view, const 
       HF_ASSIGN_OR_RETURN(std::string image, ReadFile(from, kMaxFilesImage));
       HF_ASSIGN_OR_RETURN(std::string rewritten, RewriteFilesImage(image, options.addresses));
       HF_RETURN_IF_ERROR(WriteFileAtomically(to, rewritten));
-    } else if (symlink(from.c_str(), to.c_str()) != 0) {
+    } else if (link(from.c_str(), to.c_str()) != 0) {
       return Status(Code::kInternal, "cannot link " + to);
     }
   }

@@ -1,5 +1,5 @@
-// The images folder that a restore uses: links to the fetched images, which stay as they are, with the few files replaced that must
-// differ in the new pod. So a restore can be tried again.
+// The images folder that a restore uses: hard links to the fetched images, which stay as they are, with the few files replaced that must
+// differ in the new pod. So a restore can be tried again. (Not symbolic links: CRIU opens some images from inside the new root.)
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ struct ImagesView {
   bool with_ipc = true;
 };
 
-// Makes `view` (a fresh folder) from `images`.
+// Makes `view` (a fresh folder on the same file system) from `images`.
 Status MakeImagesView(const std::string& images, const std::string& view, const ImagesView& options);
 
 // The content of files.img with addresses replaced; unknown fields stay byte by byte. kDataLoss when it is not a files.img.

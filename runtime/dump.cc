@@ -20,6 +20,7 @@
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
+#include "runtime/network_lock.h"
 #include "runtime/preflight.h"
 #include "runtime/projected.h"
 #include "runtime/runc.h"
@@ -53,6 +54,11 @@ void KillOrphans() {
   LogWarning("CRIU does not end after SIGKILL");
 }
 
+const char* ReasonOf(Code code) {
+  if (code == Code::kDeadlineExceeded) return "Deadline";
+  return code == Code::kUnsupported ? "Unsupported" : "DumpFailed";
+}
+
 struct Target {
   DumpContainer name;
   std::string folder, bundle, upper;
@@ -66,8 +72,9 @@ class Run {
   Run(const Node& node, const std::string& runc, DumpRequest request, std::string landing)
       : request_(std::move(request)), landing_(std::move(landing)), runc_(runc, {"--root=" + request_.runc_root}, node) {
     const int64_t now = Millis(Clock::Real().Wall().time_since_epoch());
-    deadline_ = Clock::Real().Mono() +
-                milliseconds(request_.deadline_unix_ms == 0 ? 100000 : std::clamp<int64_t>(request_.deadline_unix_ms - now, 0, 3600000));
+    deadline_ = Clock::Real().Mono() + milliseconds(request_.deadline_unix_ms == 0
+                                                        ? kDefaultDeadlineMs
+                                                        : std::clamp<int64_t>(request_.deadline_unix_ms - now, 0, 3600000));
   }
 
   DumpResult Go() {
@@ -87,7 +94,7 @@ class Run {
       Measure(landing_, 0);
       return result_;
     }
-    result_.reason = reason_.empty() ? (status.code() == Code::kDeadlineExceeded ? "Deadline" : "DumpFailed") : reason_;
+    result_.reason = reason_.empty() ? ReasonOf(status.code()) : reason_;
     result_.message = status.message();
     Discard();
     return result_;
@@ -155,17 +162,28 @@ class Run {
     HF_RETURN_IF_ERROR(RemoveAll(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
     const MonoTime from = Clock::Real().Mono();
-    HF_ASSIGN_OR_RETURN(ProcessResult done, runc_.Run({"checkpoint", "--leave-running", "--image-path", images, "--work-path",
-                                                       target.folder, "--tcp-established", "--file-locks", target.name.id},
-                                                      Left()));
+    // CRIU thaws what it holds by ptrace. Killed, it would let the processes run at once, with sockets that it left unusable.
+    auto hold = [&target] {
+      Status held = target.freezer.FreezeSoon();
+      if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
+    };
+    Result<int> code =
+        runc_.RunAttached({"--log=" + target.folder + "/runc.log", "--log-format=json", "checkpoint", "--leave-running", "--image-path",
+                           images, "--work-path", target.folder, "--tcp-established", "--file-locks", target.name.id},
+                          Left(), hold);
     KillOrphans();
     result_.dump_ms += Millis(Clock::Real().Mono() - from);
-    if (done.exit_code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
+    if (code.ok() && *code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
+    // A pod that goes on without its packets would be worse than no checkpoint.
+    EndSocketRepair(target.freezer.Pids());
+    Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(target.pid) + "/ns/net");
+    if (!unlocked.ok()) LogWarning("CRIU's network lock may be left in the pod", {{"error", unlocked.status().message()}});
     std::string why = TellingLines(target.folder + "/dump.log");
-    if (done.timed_out)
-      return Status(Code::kDeadlineExceeded,
+    if (!code.ok())
+      return Status(code.status().code(),
                     "container " + target.name.name + ": CRIU was killed at the deadline" + (why.empty() ? "" : ": " + why));
-    if (why.empty()) why = done.err.substr(0, 512);
+    if (why.empty()) why = LastLogError(target.folder + "/runc.log");
+    if (why.empty()) why = "runc checkpoint ended with " + std::to_string(*code) + " and no reason";
     return Status(Code::kInternal, "container " + target.name.name + ": CRIU: " + why);
   }
 

@@ -25,6 +25,8 @@ class Dumper {
   const std::string runc_;
 };
 
+inline constexpr int64_t kDefaultDeadlineMs = 100000;  // from the start, when the request names none
+
 Result<DumpRequest> ReadDumpRequest(const std::string& landing);
 Result<DumpResult> ReadDumpResult(const std::string& landing);  // kNotFound while the dump is not complete
 

@@ -56,10 +56,11 @@ Result<Freezer> Freezer::Of(const std::string& runc_root, const std::string& con
   HF_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   Result<Json> state = ParseJson(text);
   if (!state.ok()) return state.status().With(path);
+  const auto pid = static_cast<int>(GetInt(*state, {"init_process_pid"}));
   std::string v1 = GetString(*state, {"cgroup_paths", "freezer"});
-  if (!v1.empty()) return Freezer(v1, false);
+  if (!v1.empty()) return Freezer(v1, false, pid);
   std::string v2 = GetString(*state, {"cgroup_paths", ""});
-  if (!v2.empty()) return Freezer(v2, true);
+  if (!v2.empty()) return Freezer(v2, true, pid);
   return Status(Code::kUnsupported, path + " names no freezer cgroup");
 }
 
@@ -72,7 +73,7 @@ Status Freezer::Freeze(MonoTime deadline) const {
   for (int round = 0;; ++round) {
     // A v1 freezer can get stuck in FREEZING while processes fork: a short thaw gets it going (runc does the same).
     if (!unified_ && round % 50 == 49) HF_RETURN_IF_ERROR(WriteControl(dir_ + "/freezer.state", "THAWED"));
-    HF_RETURN_IF_ERROR(unified_ ? WriteControl(dir_ + "/cgroup.freeze", "1") : WriteControl(dir_ + "/freezer.state", "FROZEN"));
+    HF_RETURN_IF_ERROR(FreezeSoon());
     if (IsFrozen()) return Status::Ok();
     if (Clock::Real().Mono() >= deadline) {
       Status thawed = Thaw();
@@ -80,6 +81,10 @@ Status Freezer::Freeze(MonoTime deadline) const {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(round < 20 ? 200 : 2000));
   }
+}
+
+Status Freezer::FreezeSoon() const {
+  return unified_ ? WriteControl(dir_ + "/cgroup.freeze", "1") : WriteControl(dir_ + "/freezer.state", "FROZEN");
 }
 
 Status Freezer::Thaw() const {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
+#include "runtime/network_lock.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -23,9 +24,15 @@ std::optional<Intent> IntentOf(const Node& node, const std::string& id) {
   return *intent;
 }
 
+// Also gives the pod its packets back, should a CRIU have died in the middle.
 Status ThawContainer(const std::string& runc_root, const std::string& id) {
   Result<Freezer> freezer = Freezer::Of(runc_root, id);
   if (!freezer.ok()) return freezer.status().code() == Code::kNotFound ? Status::Ok() : freezer.status();
+  EndSocketRepair(freezer->Pids());
+  if (freezer->init_pid() > 0) {
+    Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(freezer->init_pid()) + "/ns/net");
+    (void)unlocked;  // the process may be gone; the thaw is what matters
+  }
   return freezer->Thaw();
 }
 
@@ -33,7 +40,8 @@ Status ThawContainer(const std::string& runc_root, const std::string& id) {
 Result<DumpResult> AwaitDump(const Intent& intent) {
   const auto now = [] { return std::chrono::duration_cast<milliseconds>(Clock::Real().Wall().time_since_epoch()).count(); };
   Result<DumpRequest> request = ReadDumpRequest(intent.landing);
-  const int64_t until = std::clamp<int64_t>((request.ok() ? request->deadline_unix_ms : now()) + 5000, now(), now() + 3605000);
+  const int64_t deadline = !request.ok() ? now() : request->deadline_unix_ms == 0 ? now() + kDefaultDeadlineMs : request->deadline_unix_ms;
+  const int64_t until = std::clamp<int64_t>(deadline + 5000, now(), now() + 3605000);
   while (true) {
     Result<DumpResult> result = ReadDumpResult(intent.landing);
     if (result.ok() || result.status().code() != Code::kNotFound) return result;

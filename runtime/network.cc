@@ -2,24 +2,18 @@
 
 #include <arpa/inet.h>
 #include <linux/inet_diag.h>
-#include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
-#include <system_error>
 
-#include "runtime/namespaces.h"
+#include "runtime/netlink.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -39,85 +33,15 @@ bool ToBinary(const std::string& text, Binary* address) {
   return inet_pton(address->family, text.c_str(), address->bytes) == 1;
 }
 
-Status Failed(const std::string& what, int error) {
-  return Status(error == ENOENT ? Code::kNotFound : Code::kInternal,
-                "netlink: cannot " + what + ": " + std::generic_category().message(error));
-}
-
-// A netlink socket that belongs to the namespace it was opened in, wherever we stand afterwards.
-class Netlink {
- public:
-  static Result<Netlink> Open(const std::string& netns_path, int protocol) {
-    HF_ASSIGN_OR_RETURN(InNamespace inside, InNamespace::Enter(netns_path, CLONE_NEWNET));
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
-    if (fd < 0) return Failed("open a socket", errno);
-    timeval timeout{5, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-    return Netlink(fd);
-  }
-  Netlink(Netlink&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Netlink& operator=(Netlink&&) = delete;
-  ~Netlink() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  // Sends one request and reads to its end. 0, or the errno of the answer. `each` sees the messages of a dump.
-  int Talk(std::string request, const std::function<void(const nlmsghdr*)>& each = nullptr) {
-    auto* header = reinterpret_cast<nlmsghdr*>(request.data());
-    header->nlmsg_len = static_cast<uint32_t>(request.size());
-    header->nlmsg_seq = ++sequence_;
-    if (send(fd_, request.data(), request.size(), 0) < 0) return errno;
-    alignas(nlmsghdr) char buffer[32768];
-    for (size_t messages = 0; messages < kMaxMessages;) {
-      ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return n < 0 ? errno : EPIPE;
-      int left = static_cast<int>(n);
-      for (auto* message = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(message, static_cast<uint32_t>(left));
-           message = NLMSG_NEXT(message, left)) {
-        ++messages;
-        if (message->nlmsg_seq != sequence_) continue;
-        if (message->nlmsg_type == NLMSG_DONE) return 0;
-        if (message->nlmsg_type == NLMSG_ERROR) return -reinterpret_cast<const nlmsgerr*>(NLMSG_DATA(message))->error;
-        if (each) each(message);
-      }
-    }
-    return EMSGSIZE;
-  }
-
- private:
-  explicit Netlink(int fd) : fd_(fd) {}
-  int fd_;
-  uint32_t sequence_ = 0;
-};
-
-template <class Body>
-std::string Request(uint16_t type, uint16_t flags, const Body& body) {
-  nlmsghdr header{};
-  header.nlmsg_type = type;
-  header.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
-  std::string request(reinterpret_cast<const char*>(&header), NLMSG_HDRLEN);
-  request.append(reinterpret_cast<const char*>(&body), sizeof body);
-  request.resize(NLMSG_ALIGN(request.size()));
-  return request;
-}
-
-void Append(std::string* request, uint16_t type, const void* data, size_t size) {
-  rtattr attribute{static_cast<uint16_t>(RTA_LENGTH(size)), type};
-  request->append(reinterpret_cast<const char*>(&attribute), sizeof attribute);
-  request->append(static_cast<const char*>(data), size);
-  request->resize(NLMSG_ALIGN(request->size()));
-}
-
 int ChangeLoopback(Netlink& netlink, const Binary& address, uint16_t type, uint16_t flags) {
   ifaddrmsg body{};
   body.ifa_family = static_cast<uint8_t>(address.family);
   body.ifa_prefixlen = static_cast<uint8_t>(address.size() * 8);
   body.ifa_index = kLoopback;
   body.ifa_flags = address.family == AF_INET6 ? IFA_F_NODAD : 0;  // usable at once
-  std::string request = Request(type, static_cast<uint16_t>(NLM_F_ACK | flags), body);
-  Append(&request, IFA_LOCAL, address.bytes, address.size());
-  Append(&request, IFA_ADDRESS, address.bytes, address.size());
+  std::string request = NetlinkRequest(type, static_cast<uint16_t>(NLM_F_ACK | flags), body);
+  AppendAttribute(&request, IFA_LOCAL, address.bytes, address.size());
+  AppendAttribute(&request, IFA_ADDRESS, address.bytes, address.size());
   return netlink.Talk(std::move(request));
 }
 
@@ -131,7 +55,7 @@ bool IsAddress(const std::string& text) {
 Result<std::vector<std::string>> GlobalAddresses(const std::string& netns_path) {
   HF_ASSIGN_OR_RETURN(Netlink netlink, Netlink::Open(netns_path, NETLINK_ROUTE));
   std::vector<std::string> addresses;
-  int error = netlink.Talk(Request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{}), [&](const nlmsghdr* message) {
+  int error = netlink.Talk(NetlinkRequest(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{}), [&](const nlmsghdr* message) {
     const auto* body = reinterpret_cast<const ifaddrmsg*>(NLMSG_DATA(message));
     if (message->nlmsg_type != RTM_NEWADDR || body->ifa_scope != RT_SCOPE_UNIVERSE || body->ifa_index == kLoopback) return;
     if (body->ifa_family != AF_INET && body->ifa_family != AF_INET6) return;
@@ -146,7 +70,7 @@ Result<std::vector<std::string>> GlobalAddresses(const std::string& netns_path) 
     char text[INET6_ADDRSTRLEN];
     if (local != nullptr && inet_ntop(body->ifa_family, local, text, sizeof text) != nullptr) addresses.emplace_back(text);
   });
-  if (error != 0) return Failed("list addresses", error);
+  if (error != 0) return NetlinkFailed("list addresses", error);
   std::stable_partition(addresses.begin(), addresses.end(), [](const std::string& a) { return a.find(':') == std::string::npos; });
   return addresses;
 }
@@ -156,7 +80,7 @@ Status AddLoopbackAddress(const std::string& netns_path, const std::string& addr
   if (!ToBinary(address, &binary)) return Status(Code::kInvalidArgument, "not an address: " + address);
   HF_ASSIGN_OR_RETURN(Netlink netlink, Netlink::Open(netns_path, NETLINK_ROUTE));
   int error = ChangeLoopback(netlink, binary, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
-  return error == 0 || error == EEXIST ? Status::Ok() : Failed("add " + address + " to lo", error);
+  return error == 0 || error == EEXIST ? Status::Ok() : NetlinkFailed("add " + address + " to lo", error);
 }
 
 Status RemoveLoopbackAddress(const std::string& netns_path, const std::string& address) {
@@ -164,7 +88,7 @@ Status RemoveLoopbackAddress(const std::string& netns_path, const std::string& a
   if (!ToBinary(address, &binary)) return Status(Code::kInvalidArgument, "not an address: " + address);
   HF_ASSIGN_OR_RETURN(Netlink netlink, Netlink::Open(netns_path, NETLINK_ROUTE));
   int error = ChangeLoopback(netlink, binary, RTM_DELADDR, 0);
-  return error == 0 || error == EADDRNOTAVAIL ? Status::Ok() : Failed("remove " + address + " from lo", error);
+  return error == 0 || error == EADDRNOTAVAIL ? Status::Ok() : NetlinkFailed("remove " + address + " from lo", error);
 }
 
 Result<int> ResetConnections(const std::string& netns_path, const std::string& address) {
@@ -181,7 +105,7 @@ Result<int> ResetConnections(const std::string& netns_path, const std::string& a
     query.sdiag_family = static_cast<uint8_t>(family);
     query.sdiag_protocol = IPPROTO_TCP;
     query.idiag_states = kDestroyable;
-    int error = netlink.Talk(Request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, query), [&](const nlmsghdr* message) {
+    int error = netlink.Talk(NetlinkRequest(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, query), [&](const nlmsghdr* message) {
       if (message->nlmsg_type != SOCK_DIAG_BY_FAMILY || message->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) return;
       const auto* socket = reinterpret_cast<const inet_diag_msg*>(NLMSG_DATA(message));
       if (socket->idiag_family != family || memcmp(socket->id.idiag_src, wanted, family == AF_INET ? 4 : 16) != 0) return;
@@ -190,13 +114,13 @@ Result<int> ResetConnections(const std::string& netns_path, const std::string& a
       target.id = socket->id;
       found.push_back(target);
     });
-    if (error != 0) return Failed("list TCP connections", error);
+    if (error != 0) return NetlinkFailed("list TCP connections", error);
   }
   int reset = 0;
   for (const inet_diag_req_v2& target : found) {
-    int error = netlink.Talk(Request(SOCK_DESTROY, NLM_F_ACK, target));
+    int error = netlink.Talk(NetlinkRequest(SOCK_DESTROY, NLM_F_ACK, target));
     if (error == 0) ++reset;
-    if (error != 0 && error != ENOENT) return Failed("reset a TCP connection", error);  // ENOENT: it closed by itself meanwhile
+    if (error != 0 && error != ENOENT) return NetlinkFailed("reset a TCP connection", error);  // ENOENT: it closed by itself meanwhile
   }
   return reset;
 }

@@ -17,6 +17,8 @@
 //   <container>/images/              CRIU's images; inventory.img and the rest as CRIU writes them
 //   <container>/dump.log  upper.tar  CRIU's log; the overlay's upper directory (pax; xattrs, whiteouts as 0/0 devices, sparse)
 //   <container>/config.json          the OCI spec it ran with
+//   <container>/projected/           open files of configMap, secret and token volumes; only when there are any
+//   <container>/restore/             made by a restore: CRIU's view of the images, restore.log
 //   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
 //   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
 #pragma once
@@ -69,7 +71,7 @@ struct DumpRequest {
 // result.json
 struct DumpResult {
   bool ok = false;
-  std::string reason;     // Completed | DumpFailed | Deadline | PodGone
+  std::string reason;     // Completed | DumpFailed | Unsupported (found before the freeze) | Deadline | PodGone
   std::string message;    // for people: CRIU's telling lines when it failed
   int64_t frozen_ms = 0;  // pause to thaw; final: pause to dumped
   int64_t dump_ms = 0;    // CRIU alone

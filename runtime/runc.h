@@ -1,6 +1,7 @@
 // The real runc: found, executed in our place, or run beside us.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,8 @@ class Runc {
   Status Become(const std::vector<std::string>& argv) const;
   Result<ProcessResult> Run(const std::vector<std::string>& args, Duration timeout) const;
   // With our standard streams, which become the container's. The child dies with us, and with it CRIU. Exit code; kDeadlineExceeded after
-  // SIGKILL.
-  Result<int> RunAttached(const std::vector<std::string>& args, Duration timeout) const;
+  // `before_kill` and SIGKILL.
+  Result<int> RunAttached(const std::vector<std::string>& args, Duration timeout, const std::function<void()>& before_kill = nullptr) const;
   Result<ContainerState> State(const std::string& id) const;  // kNotFound when runc does not know it
   std::string Root() const;
   const std::string& path() const { return path_; }

@@ -39,7 +39,7 @@ def drain_once(turn, witness):
     report = witness.only()
     gap = max((g["ms"] for g in report["gaps"]), default=0) / 1000
     say(
-        f"  drained in {done.seconds:.1f} s; {mib(status['size']['memoryBytes'])} frozen after {status['timings']['frozenMs'] / 1000:.2f} s; "
+        f"  drained in {done.seconds:.1f} s; {mib(status['size']['memory'])}, frozen {status['timings']['frozen']}; "
         f"goes on on {new['spec']['nodeName']} as {new['metadata']['name']} at count {report['last']}; longest gap so far {gap:.1f} s"
     )
 

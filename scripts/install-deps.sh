@@ -1,20 +1,22 @@
 #!/bin/bash
-# install-deps.sh: the Debian packages and the Go toolchain that building and testing Holdfast needs. Needs root only when something is
-# missing; does nothing, quickly, when all is there.
+# install-deps.sh [build]: the Debian packages and the Go toolchain that building and testing Holdfast needs; `build`: only what building
+# needs. Needs root only when something is missing; does nothing, quickly, when all is there.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../tests/cluster/lib.sh"
 
 packages=(
   # the compiler and its tools
-  g++ gcc cmake ninja-build make pkg-config ccache clang-format-14 clang-tidy-14 shellcheck git curl jq ca-certificates openssl
+  g++ gcc cmake ninja-build make pkg-config ccache git ca-certificates openssl
   # libraries
   libcurl4-openssl-dev libuv1-dev nlohmann-json3-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev liblz4-dev libarchive-dev
-  libacl1-dev libattr1-dev libcpp-httplib-dev libcli11-dev libprotobuf-dev protobuf-compiler
+  libacl1-dev libattr1-dev libcpp-httplib-dev libtomlplusplus-dev libcli11-dev libprotobuf-dev protobuf-compiler
   # BLAKE3's C sources come in a crate
   cargo
-  # tests
-  googletest libgtest-dev libgmock-dev libbenchmark-dev python3 python3-pytest python3-yaml
+)
+[ "${1:-}" = build ] || packages+=(
+  # tests and checks
+  googletest libgtest-dev libgmock-dev libbenchmark-dev python3 python3-pytest python3-yaml clang-format-14 clang-tidy-14 shellcheck curl jq
   # the local cluster
   debootstrap iproute2 nftables iptables conntrack procps util-linux golang-go
 )
@@ -43,7 +45,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # The local cluster's components need Go 1.26. Debian 12 has 1.19, which cannot fetch a newer one by itself.
-if ! go_is_new_enough; then
+if [ "${1:-}" != build ] && ! go_is_new_enough; then
   version=1.26.8
   toolchain=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast/go
   if ! PATH=$toolchain/bin:$PATH go_is_new_enough; then

@@ -6,7 +6,12 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/tests/cluster/env.sh"
 start=$SECONDS
 say() { printf '[%4ds] %s\n' $((SECONDS - start)) "$*"; }
-flavour=release; [ -z "${HF_FAULT_POINTS:-}" ] || flavour=faults
+flavour=release
+values=(--values "$root/tests/cluster/values.yaml")
+if [ -n "${HF_FAULT_POINTS:-}" ]; then
+  flavour=faults
+  values+=(--values "$root/tests/cluster/values-faults.yaml")
+fi
 
 "$root/tests/cluster/kubectl" get --raw /readyz >/dev/null 2>&1 || { say "starting the local cluster"; "$root/tests/cluster/up.sh"; }
 say "building Holdfast ($flavour)"
@@ -18,16 +23,17 @@ if ! grep -qxs "$tag" "$HF_RUN/image"; then
   "$root/tests/cluster/load-image.sh" "$image"
   echo "$tag" > "$HF_RUN/image"
 fi
-if ! grep -qxs "$tag $(cat "$root"/charts/holdfast/*.yaml "$root"/charts/holdfast/templates/* "$root"/crds/*.yaml "$root/tests/cluster/values.yaml" | sha256sum)" "$HF_RUN/installed"; then
+installed="$tag $flavour $(cat "$root"/charts/holdfast/*.yaml "$root"/charts/holdfast/templates/* "$root"/crds/*.yaml "$root"/tests/cluster/values*.yaml | sha256sum)"
+if ! grep -qxFs "$installed" "$HF_RUN/installed"; then
   say "installing the chart"
   "$root/tests/cluster/kubectl" apply --server-side --force-conflicts -f "$root/crds" >/dev/null
   KUBECONFIG=$HF_PKI/admin.kubeconfig "$HF_BIN/helm" upgrade --install holdfast "$root/charts/holdfast" --namespace holdfast-system --create-namespace \
-    --values "$root/tests/cluster/values.yaml" --set image.tag="$tag" ${HF_HELM_FLAGS:-} >/dev/null
+    "${values[@]}" --set image.tag="$tag" >/dev/null
   say "waiting for controller, store and agents"
   for what in deployment/holdfast-controller statefulset/holdfast-store daemonset/holdfast-agent; do
     "$root/tests/cluster/kubectl" -n holdfast-system rollout status "$what" --timeout=180s >/dev/null
   done
-  echo "$tag $(cat "$root"/charts/holdfast/*.yaml "$root"/charts/holdfast/templates/* "$root"/crds/*.yaml "$root/tests/cluster/values.yaml" | sha256sum)" > "$HF_RUN/installed"
+  echo "$installed" > "$HF_RUN/installed"
 fi
 for i in $(seq 240); do
   [ "$("$root/tests/cluster/kubectl" get nodes -l holdfast.dev/runtime=ready --no-headers 2>/dev/null | wc -l)" -ge 2 ] && { say "ready: both workers carry holdfast.dev/runtime=ready"; exit 0; }

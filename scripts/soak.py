@@ -35,14 +35,14 @@ def main():
     while time.monotonic() - start < options.minutes * 60:
         point = random.choice((None, *test_faults.AGENT_POINTS, *test_faults.CONTROLLER_POINTS, *test_faults.STORE_POINTS))
 
-        def break_something(node, point=point):
-            if point:
-                kit.arm_fault(node if point.startswith("agent.") else kit.SYSTEM_NODE, point)
-
-        test_faults.drain_through(witness, break_something)
+        if point is None:
+            test_faults.drain_through(witness, lambda node: None)
+            kit.assert_nothing_lost(witness.only())
+        elif point.startswith("agent."):
+            test_faults.drain_with_fault(witness, point)
+        else:
+            test_faults.drain_with_fault(witness, point, lambda _: kit.SYSTEM_NODE)
         kit.uncordon_all()
-        kit.disarm_faults()
-        kit.assert_nothing_lost(witness.only())
         moves += 1
         faults += point is not None
         by_point[str(point)] = by_point.get(str(point), 0) + 1

@@ -1,6 +1,7 @@
 #include "storage/http_caller.h"
 
 #include <curl/curl.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstring>
@@ -87,7 +88,10 @@ long Milliseconds(Duration duration) { return std::max<long>(1, std::chrono::dur
 }  // namespace
 
 HttpCaller::HttpCaller(HttpCallerOptions options, Clock& clock) : options_(std::move(options)), clock_(clock) {
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  static const bool ready = [] {
+    signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that the peer has closed
+    return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+  }();
   static_cast<void>(ready);
 }
 

@@ -126,7 +126,8 @@ std::string Manifest::Serialize() const {
     for (const SegmentRef& segment : file.segments) {
       if (!segments.empty()) segments.push_back(' ');
       segments += segment.zero ? "0" : segment.id.Hex();
-      segments += ":" + std::to_string(segment.size);
+      segments += ':';
+      segments += std::to_string(segment.size);
     }
     json["files"].push_back({{"path", file.path}, {"size", file.size}, {"mode", file.mode}, {"segments", std::move(segments)}});
   }

@@ -29,16 +29,17 @@ struct Line {
   std::string Text() const {
     char text[kMaxLineBytes];
     snprintf(text, sizeof text,
-             "COUNT %016" PRIx64 " %" PRIu64 " %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %016" PRIx64 " %d %d\n", nonce, count,
-             hash, monotonic_ms, realtime_ms, peer_pid, reconnects, token_hash, loopback_broken, share_broken);
+             "COUNT %016" PRIx64 " %" PRIu64 " %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %016" PRIx64 " %d %d\n",
+             nonce, count, hash, monotonic_ms, realtime_ms, peer_pid, reconnects, token_hash, loopback_broken, share_broken);
     return text;
   }
   static std::optional<Line> Parse(const std::string& text) {
     Line l;
     int end = 0;
-    const int fields =
-        sscanf(text.c_str(), "COUNT %" SCNx64 " %" SCNu64 " %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx64 " %d %d%n", &l.nonce,
-               &l.count, &l.hash, &l.monotonic_ms, &l.realtime_ms, &l.peer_pid, &l.reconnects, &l.token_hash, &l.loopback_broken, &l.share_broken, &end);
+    const int fields = sscanf(
+        text.c_str(), "COUNT %" SCNx64 " %" SCNu64 " %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx64 " %d %d%n",
+        &l.nonce, &l.count, &l.hash, &l.monotonic_ms, &l.realtime_ms, &l.peer_pid, &l.reconnects, &l.token_hash, &l.loopback_broken,
+        &l.share_broken, &end);
     if (fields != 10 || text.find_first_not_of(" \r\n", end) != std::string::npos || l.count == 0) return std::nullopt;
     return l;
   }
@@ -54,7 +55,8 @@ struct Hello {
   }
   static std::optional<Hello> Parse(const std::string& text) {
     Hello h;
-    if (sscanf(text.c_str(), "HELLO %" SCNx64 " %" SCNu64 " %" SCNu64, &h.nonce, &h.mib, &h.count) != 3 || h.mib > 1024 * 1024) return std::nullopt;
+    if (sscanf(text.c_str(), "HELLO %" SCNx64 " %" SCNu64 " %" SCNu64, &h.nonce, &h.mib, &h.count) != 3 || h.mib > 1024 * 1024)
+      return std::nullopt;
     return h;
   }
 };

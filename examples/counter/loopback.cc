@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 namespace counter {
 namespace {
@@ -76,7 +76,7 @@ Loopback::~Loopback() {
 }
 
 bool Loopback::Fail(const std::string& what) {
-  if (error_.empty()) error_ = what + (errno ? std::string(": ") + strerror(errno) : "");
+  if (error_.empty()) error_ = what + (errno ? ": " + std::generic_category().message(errno) : "");
   return false;
 }
 

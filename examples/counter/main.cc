@@ -33,7 +33,7 @@ int64_t NowMs(clockid_t clock) {
 }
 
 std::string Env(const char* name, const char* otherwise) {
-  const char* value = getenv(name);
+  const char* value = getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return value && *value ? value : otherwise;
 }
 
@@ -122,8 +122,9 @@ int main() {
     line.reconnects = sender.reconnects();
     if (line.count % 20 == 1) {
       line.token_hash = TokenHash();
-      printf("count %" PRIu64 ", monotonic %" PRId64 ".%03" PRId64 " s, realtime %" PRId64 ".%03" PRId64 "%s\n", line.count, line.monotonic_ms / 1000,
-             line.monotonic_ms % 1000, line.realtime_ms / 1000, line.realtime_ms % 1000, line.loopback_broken ? ", loopback broken" : "");
+      printf("count %" PRIu64 ", monotonic %" PRId64 ".%03" PRId64 " s, realtime %" PRId64 ".%03" PRId64 "%s\n", line.count,
+             line.monotonic_ms / 1000, line.monotonic_ms % 1000, line.realtime_ms / 1000, line.realtime_ms % 1000,
+             line.loopback_broken ? ", loopback broken" : "");
     }
     sender.Add(line);
     const int64_t left = kPeriodMs - (NowMs(CLOCK_MONOTONIC) - begin);

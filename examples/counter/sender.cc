@@ -15,8 +15,8 @@
 namespace counter {
 namespace {
 
-constexpr size_t kMaxWaiting = 36000;     // half an hour at 20 a second, about 4 MB
-constexpr size_t kBatchBytes = 64 * 1024;
+constexpr size_t kMaxWaiting = 36000;  // half an hour at 20 a second, about 4 MB
+constexpr size_t kBatchBytes = size_t{64} * 1024;
 constexpr int kConnectMs = 1000, kSendMs = 5000;
 
 }  // namespace

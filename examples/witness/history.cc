@@ -86,7 +86,8 @@ nlohmann::json History::Report() const {
   for (const auto& [nonce, c] : counters_) {
     if (c.first == 0) continue;  // said HELLO, has not counted yet
     nlohmann::json gaps = nlohmann::json::array();
-    for (const Gap& g : c.gaps) gaps.push_back({{"at", g.at_unix_ms}, {"ms", g.ms}, {"monotonic_ms", g.monotonic_ms}, {"from", g.from}, {"to", g.to}});
+    for (const Gap& g : c.gaps)
+      gaps.push_back({{"at", g.at_unix_ms}, {"ms", g.ms}, {"monotonic_ms", g.monotonic_ms}, {"from", g.from}, {"to", g.to}});
     nonces[Hex(nonce)] = {{"first", c.first},
                           {"last", c.last},
                           {"lost", c.lost},

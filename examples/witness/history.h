@@ -38,7 +38,7 @@ class History {
   struct Counter {
     uint64_t mib = 0;
     bool mib_known = false;
-    int connection = -1;       // the newest one
+    int connection = -1;  // the newest one
     std::set<int> connections;
     uint64_t first = 0, last = 0, lost = 0, repeated = 0, hash_mismatches = 0, monotonic_jumps = 0, peer_changes = 0, token_changes = 0;
     int64_t longest_gap_ms = 0, longest_monotonic_gap_ms = 0, arrived_ms = 0;

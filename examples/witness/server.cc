@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <vector>
 
 namespace witness {
 namespace {
 
-constexpr size_t kMaxPeers = 1000, kMaxBuffer = 64 * 1024, kMaxRequest = 8192;
+constexpr size_t kMaxPeers = 1000, kMaxBuffer = size_t{64} * 1024, kMaxRequest = 8192;
 constexpr int64_t kHttpMs = 5000, kSilentMs = 60000;
 
 int64_t NowMs(clockid_t clock) {
@@ -48,7 +48,7 @@ int Server::Listen(uint16_t port, uint16_t* chosen) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&at), size) != 0 || listen(fd, 64) != 0 ||
       getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
-    error_ = "cannot listen on port " + std::to_string(port) + ": " + strerror(errno);
+    error_ = "cannot listen on port " + std::to_string(port) + ": " + std::generic_category().message(errno);
     if (fd >= 0) close(fd);
     return -1;
   }

@@ -40,8 +40,8 @@ node_root() {
 node_packages=criu,runc,containerd,containernetworking-plugins,iproute2,iptables,nftables,ca-certificates,busybox-static,procps,util-linux,conntrack,socat,kmod,python3
 made noderoot "$HF_STATE/noderoot/usr/sbin/criu" "forky $node_packages" || build noderoot node_root
 
-criu_bundle() { bash "$root/scripts/make-criu-bundle.sh" "$HF_STATE/noderoot" "$HF_STATE/criu"; }
-made criu "$HF_STATE/criu/criu" "$HF_STATE/stamps/noderoot" "$root/scripts/make-criu-bundle.sh" || build criu criu_bundle
+criu_bundle() { "$root/scripts/make-criu-bundle.sh" "$HF_STATE/noderoot" "$HF_STATE/criu"; }
+made criu "$HF_STATE/criu/criu" "$HF_STATE/stamps/noderoot" "$root/scripts/make-criu-bundle.sh" "$root"/runtime/install/* || build criu criu_bundle
 
 go_install() { # MODULE OUTDIR LDFLAGS
   cd "$here/modules/$1" && GOBIN=$2 go install -trimpath -ldflags "-s -w $3" tool

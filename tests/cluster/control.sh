@@ -28,7 +28,7 @@ run apiserver "$HF_BIN/kube-apiserver" --etcd-servers="http://$ip:2379" --bind-a
   --kubelet-certificate-authority=ca.crt --kubelet-preferred-address-types=InternalIP \
   --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true \
   --enable-aggregator-routing=true ${HF_APISERVER_FLAGS:-}
-wait_for "kube-apiserver" 60 "$HF_LOG/apiserver.log" kubectl get --raw /readyz
+watch_pid=$(cat "$HF_RUN/apiserver.pid") wait_for "kube-apiserver" 60 "$HF_LOG/apiserver.log" kubectl get --raw /readyz
 touch "$HF_RUN/flags/apiserver-ready"   # the nodes' kubelets wait for it: sooner they would only back off
 
 run controller-manager "$HF_BIN/kube-controller-manager" --bind-address="$ip" --kubeconfig=controller-manager.kubeconfig \

@@ -9,15 +9,15 @@ left=$(
   ip -o route 2>/dev/null | grep -F "$HF_PODNET." | sed 's/^/route: /'
   find /sys/fs/cgroup -maxdepth 2 -type d -name "$HF_BRIDGE-node*" 2>/dev/null | sed 's/^/cgroup: /'
   grep -F "$HF_RUN/" /proc/self/mountinfo | awk '{print "mount: " $5}'
-  # Processes: those whose root, working folder or arguments lie in the cluster's folder, and those in its cgroups.
-  for p in /proc/[0-9]*; do
-    pid=${p#/proc/}
-    [ "$pid" = $$ ] && continue
-    grep -qs '^State:[[:space:]]*Z' "$p/status" && continue   # a zombie holds nothing; it waits for whoever adopted it
-    if tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -qF "$HF_RUN/" || grep -qs "/$HF_BRIDGE-node" "$p/cgroup" ||
-      [[ $(readlink "$p/root" 2>/dev/null) == "$HF_RUN"/* ]]; then
-      echo "process: $pid $(tr '\0' ' ' 2>/dev/null <"$p/cmdline" | cut -c1-100)"
-    fi
+  # Processes: those with the cluster's folder in their arguments or as their root, and those in its cgroups. Few commands look at all
+  # of /proc; the folder's name comes by a pipe, so that they do not find themselves.
+  {
+    grep -lsaF -f <(echo "$HF_RUN/") /proc/[0-9]*/cmdline
+    grep -lsF -f <(echo "/$HF_BRIDGE-node") /proc/[0-9]*/cgroup
+    find /proc -maxdepth 2 -name root -lname "$HF_RUN/*" 2>/dev/null
+  } | cut -d/ -f3 | sort -un | while read -r pid; do
+    state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)
+    [[ $state == [ZX] || -z $state ]] || echo "process: $pid $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | cut -c1-100)"   # a zombie holds nothing
   done
   [ -e "$HF_RUN" ] && echo "folder: $HF_RUN"
 )

@@ -4,13 +4,17 @@
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s: error: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
-# wait_for WHAT SECONDS LOG COMMAND...: runs COMMAND until it succeeds. Too late: says so, with the end of LOG, and fails.
+# wait_for WHAT SECONDS LOG COMMAND...: runs COMMAND until it succeeds. Too late, or as soon as the process $watch_pid (if set) has ended:
+# says so, with the end of LOG, and fails.
 wait_for() {
-  local what=$1 seconds=$2 log=$3 end; shift 3
+  local what=$1 seconds=$2 log=$3 end why; shift 3
   end=$((SECONDS + seconds))
   until "$@" >/dev/null 2>&1; do
-    if [ "$SECONDS" -ge "$end" ]; then
-      printf '%s: error: %s: not there after %s s. The end of %s:\n' "${0##*/}" "$what" "$seconds" "$log" >&2
+    why=
+    [ "$SECONDS" -lt "$end" ] || why="not there after $seconds s"
+    [ -z "${watch_pid:-}" ] || grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$watch_pid/status" || why="its process has ended"
+    if [ -n "$why" ]; then
+      printf '%s: error: %s: %s. The end of %s:\n' "${0##*/}" "$what" "$why" "$log" >&2
       tail -n 25 "$log" 2>/dev/null | cut -c1-400 >&2
       return 1
     fi

@@ -11,10 +11,10 @@
 #include <sys/syscall.h>
 
 // By RLIMIT_ number, as /proc/PID/limits writes them.
-static const char* const kNames[16] = {
-    "Max cpu time",      "Max file size",     "Max data size",      "Max stack size", "Max core file size",  "Max resident set",
-    "Max processes",     "Max open files",    "Max locked memory",  "Max address space", "Max file locks",   "Max pending signals",
-    "Max msgqueue size", "Max nice priority", "Max realtime priority", "Max realtime timeout"};
+static const char* const kNames[16] = {"Max cpu time",       "Max file size",     "Max data size",         "Max stack size",
+                                       "Max core file size", "Max resident set",  "Max processes",         "Max open files",
+                                       "Max locked memory",  "Max address space", "Max file locks",        "Max pending signals",
+                                       "Max msgqueue size",  "Max nice priority", "Max realtime priority", "Max realtime timeout"};
 
 static long Raw(long n, long a, long b, long c, long d, long e, long f) {
   long result;

@@ -78,7 +78,7 @@ def wait(what, condition, limit=60.0, every=0.1):
 
 def on_node(node, *command, check=True, timeout=60):
     """Runs a command inside a node: its mount and network namespaces."""
-    return run(CLUSTER / "on", node, *command, check=check, timeout=timeout)
+    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout)
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------------
@@ -142,9 +142,13 @@ class Drain:
 
 def drain(node, *extra, limit=120):
     start = time.monotonic()
-    output = run(
-        CLUSTER / "kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", *extra, timeout=limit
-    )
+    draining = drain_in_background(node, *extra)
+    try:
+        output, _ = draining.communicate(timeout=limit)
+    finally:
+        draining.kill()
+    if draining.returncode != 0:
+        raise Failure(f"kubectl drain {node}: exit {draining.returncode}\n{output}")
     return Drain(node, time.monotonic() - start, output)
 
 
@@ -233,7 +237,13 @@ def kill_component(component, node=None):
 
 def arm_fault(node, point, order="kill"):
     """Makes the named fault point on a node act once."""
-    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
+    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && chmod 777 /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
+
+
+def assert_fault_hit(node, point):
+    """The fault point acted: a process that reaches it takes its order away."""
+    if on_node(node, "sh", "-c", f"ls /run/holdfast/faults/{point} 2>/dev/null; true").strip():
+        raise Failure(f"nothing reached the fault point {point} on {node}")
 
 
 def disarm_faults():

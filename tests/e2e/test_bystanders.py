@@ -27,7 +27,7 @@ def test_a_pod_without_the_annotation_is_not_touched(clean_slate):
     assert not pod["spec"].get("schedulingGates") and not pod["spec"].get("initContainers")
     assert not [a for a in pod["metadata"].get("annotations", {}) if a.startswith("holdfast.dev/")]
     done = kit.drain(pod["spec"]["nodeName"])
-    assert "holdfast" not in done.output.replace("holdfast-system", ""), done.output
+    assert "will retry" not in done.output, done.output
     assert kit.checkpoints() == []
 
 
@@ -104,6 +104,7 @@ metadata: {name: last-words}
 spec: {podRef: {name: %s}, final: true}
 """ % old["metadata"]["name"])
     kit.wait("the checkpoint", lambda: kit.get("checkpoints.holdfast.dev", "last-words").get("status", {}).get("phase") == "Ready")
+    nonce, last = next((n, r["last"]) for n, r in counter.report().items())
     replicas = kit.get("deployment", "holdfast-controller", ns=kit.SYSTEM)["spec"]["replicas"]
     scaled_down("deployment", "holdfast-controller")
     kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=true")
@@ -111,13 +112,19 @@ spec: {podRef: {name: %s}, final: true}
     assert "holdfast.dev/restore" not in cold["metadata"].get("annotations", {})
     kit.kubectl("scale", "deployment/holdfast-controller", f"--replicas={replicas}", "-n", kit.SYSTEM)
     note = kit.wait_event(cold["metadata"]["name"], "ColdStart", limit=60)
-    assert "last-words" in note and "holdfast.dev/from-checkpoint" in note, note
+    assert "last-words" in note, note
     assert kit.wait_event("last-words", "ColdStart")
     kit.wait("the checkpoint is pinned", lambda: kit.get("checkpoints.holdfast.dev", "last-words")["spec"].get("pinned"))
+    # The command that the event names brings the state back.
+    command = note[note.index("kubectl "):].split()
+    kit.kubectl(*command[1:])
+    back = kit.ready_pod("app=counter", not_uid=cold["metadata"]["uid"])
+    assert back["metadata"]["annotations"]["holdfast.dev/restore"] == "last-words"
+    kit.wait("the first counter goes on", lambda: counter.report()[nonce]["last"] > last)
 
 
 def test_webhooks_answer_within_5_ms_at_the_99th_percentile(counter):
-    """As the API server measures it, over 300 pods that are created as a dry run."""
+    """As the API server measures it, over 1000 pods that are created as a dry run."""
 
     def answers():
         """{upper bound in seconds: answers} and the number of all, over Holdfast's webhooks."""
@@ -138,12 +145,12 @@ def test_webhooks_answer_within_5_ms_at_the_99th_percentile(counter):
     template = kit.ready_pod("app=plain")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "dry-", "ownerReferences": template["metadata"]["ownerReferences"]},
            "spec": {"containers": [{"name": "pause", "image": "registry.k8s.io/pause:3.10"}]}}
-    batch = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod] * 100})
-    for _ in range(3):
+    batch = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod] * 250})
+    for _ in range(4):
         kit.kubectl("create", "--dry-run=server", "-f", "-", stdin=batch, timeout=120)
     after, count_after = answers()
     asked = count_after - count_before
     fast = after[0.005] - before.get(0.005, 0)
     print(f"{fast} of {asked} answers within 5 ms")
-    assert asked >= 300
+    assert asked >= 1000
     assert fast >= 0.99 * asked

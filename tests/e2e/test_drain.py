@@ -92,7 +92,7 @@ def test_the_checkpoint_tells_what_it_was(counter):
     assert status["podUID"] == old["metadata"]["uid"]
     assert status["claim"]["podUID"] == new["metadata"]["uid"]
     assert status["owner"]["kind"] == "Deployment" and status["owner"]["name"] == "counter"
-    assert status["size"]["memoryBytes"] > 300e6
+    assert status["size"]["memory"] > 300e6
     restored = kit.wait("the outcome of the restore", lambda: kit.get("checkpoints.holdfast.dev", name)["status"].get("restores"))
     assert restored[0]["outcome"] == "Restored" and restored[0]["node"] == new["spec"]["nodeName"]
     assert kit.wait_event(new["metadata"]["name"], "Restored")

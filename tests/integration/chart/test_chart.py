@@ -10,7 +10,7 @@ LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
 EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
-VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
             "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
 
 
@@ -100,6 +100,17 @@ def test_sizes_become_bytes(server):
 
     assert "--max-bytes=85899345920" in flags("80Gi")
     assert "--max-bytes=1500000000" in flags("1500M")
+
+
+def test_kubelet_options_reach_the_agent(server):
+    def agent(*args):
+        return pod_spec(parsed(server, *args), "DaemonSet", "holdfast-agent")
+
+    assert not any("kubelet" in flag for flag in agent()["containers"][0]["args"])
+    spec = agent("--set", "agent.kubelet.root=/data/kubelet,agent.kubelet.caFile=/etc/kubelet/ca.crt,agent.kubelet.insecureSkipVerify=true")
+    assert spec["containers"][0]["args"][-3:] == ["--kubelet-root=/data/kubelet", "--kubelet-ca-file=/etc/holdfast/kubelet-ca.crt", "--kubelet-insecure-skip-verify"]
+    assert {"name": "kubelet", "mountPath": "/data/kubelet", "mountPropagation": "HostToContainer"} in spec["containers"][0]["volumeMounts"]
+    assert {"name": "kubelet-ca", "hostPath": {"path": "/etc/kubelet/ca.crt", "type": "File"}} in spec["volumes"]
 
 
 def test_webhooks_fail_open_and_leave_us_alone(server):

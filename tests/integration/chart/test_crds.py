@@ -184,7 +184,7 @@ ACCEPTED_POLICIES = [
     {"restore": {"onFailure": "Retry", "attempts": 10, "maxAge": "24h", "onCrash": "Latest", "onNodeLost": "Assume", "volumes": "Snapshot"}},
     *({"network": {"established": e}} for e in ("KeepLoopback", "KeepAll", "CloseAll")),
     {"retention": {"keepLast": 1, "keepWithin": "24h", "keepDaily": 7, "maxBytes": "50Gi"}},
-    *({"retention": {"maxBytes": b}} for b in (1, 1048576, "1", "1500M", "4Pi")),
+    *({"retention": {"maxBytes": b}} for b in (1, 1048576, "1", "1500M", "100Ti", "8191Pi")),
 ]
 
 REFUSED_POLICIES = [

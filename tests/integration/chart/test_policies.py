@@ -28,7 +28,7 @@ def guarded(installed, objects):
     for name in ("node1", "node2"):
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"role": "worker"}, "annotations": {"theirs": "1"}}, "spec": NODE_SPEC}
         assert objects.apply("create", node) == ""
-    policies = ("an agent may not change", "an agent may record", "is set by Holdfast")
+    seen = []
     assert objects.create("Checkpoint", {"podRef": {"name": "probe"}}, name="probe", dry=False) == ""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert objects.apply("create", pod) == ""
@@ -37,9 +37,13 @@ def guarded(installed, objects):
         answers = (objects.patch("node", "node2", {"metadata": {"labels": {"holdfast.dev/runtime": "ready"}}}, who=agent("node1"), dry=True),
                    objects.status("probe", {"phase": "Ready"}, who=agent("node1"), dry=True),
                    objects.patch("pod", "probe", {"metadata": {"annotations": {"holdfast.dev/restore": "x"}}}, dry=True))
+        seen[:] = answers
         return all("denied request" in answer for answer in answers)
 
-    eventually(f"{len(policies)} policies are in force", in_force, 60)
+    try:
+        eventually("all policies are in force", in_force, 60)
+    except AssertionError as late:
+        raise AssertionError(f"{late}; the last answers: {seen}") from None
     return objects
 
 

@@ -23,14 +23,14 @@ TEST_F(KubeTest, OneOfTwoElectorsLeadsAndTheOtherFollows) {
       },
       [] {});
   a.Start();
-  ASSERT_TRUE(Eventually([&] { return a.leading(); }));
+  ASSERT_TRUE(Eventually([&] { return a.leading() && fence_a >= 0; }));
   b.Start();
   Clock::Real().Sleep(std::chrono::seconds(4), {});  // longer than the lease: only renewals keep `a`
   EXPECT_TRUE(a.leading());
   EXPECT_FALSE(b.leading());
   a.Stop();
   MonoTime released = Clock::Real().Mono();
-  ASSERT_TRUE(Eventually([&] { return b.leading(); }));
+  ASSERT_TRUE(Eventually([&] { return b.leading() && fence_b >= 0; }));
   EXPECT_LT(Clock::Real().Mono() - released, std::chrono::milliseconds(2500)) << "a released lease need not expire";
   EXPECT_GT(fence_b, fence_a);
 }

@@ -1,0 +1,189 @@
+#include "agent/agent.h"
+
+#include "agent/executor.h"
+#include "agent/host_node.h"
+#include "agent/http_kubelet.h"
+#include "agent/installer/real_host.h"
+#include "agent/kube_cluster.h"
+#include "agent/node_label.h"
+#include "agent/restorer.h"
+#include "agent/socket_server.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "kube/admission.h"
+#include "kube/controller.h"
+#include "storage/remote.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr Duration kStorePatience = std::chrono::seconds(5);  // of one call; a checkpoint's own work gets until its deadline
+
+std::string Or(const std::string& given, const std::string& otherwise) { return given.empty() ? otherwise : given; }
+
+Layout LayoutOf(const AgentOptions& options) {
+  Layout layout;
+  layout.run = Or(options.run_dir, layout.run);
+  layout.state = Or(options.state_dir, layout.state);
+  layout.kubelet = Or(options.kubelet_root, layout.kubelet);
+  return layout;
+}
+
+std::unique_ptr<Kubelet> MakeKubelet(const AgentOptions& options, const kube::Node& node, const std::string& root) {
+  kube::ClientConfig config;
+  config.server = "https://" + (node.internal_ip.find(':') == std::string::npos ? node.internal_ip : "[" + node.internal_ip + "]") + ":" +
+                  std::to_string(node.kubelet_port);
+  config.ca_file = Or(options.kubelet_ca_file, std::string(kServiceAccount) + "/ca.crt");
+  config.insecure_skip_tls_verify = options.kubelet_insecure;
+  if (options.kubelet_insecure) config.ca_file.clear();
+  config.token_file = Or(options.kubelet_token_file, std::string(kServiceAccount) + "/token");
+  const std::string address = config.server;
+  return std::make_unique<HttpKubelet>(kube::MakeCurlTransport(config), address, root);
+}
+
+Json AnswerQuestion(Restorer& restorer, const Json& question, std::stop_token stop) {
+  const std::string op = GetString(question, {"op"});
+  auto refuse = [](const std::string& why) { return Json{{"action", "refuse"}, {"reason", why}}; };
+  if (op == "create") {
+    Result<runtime::CreateQuestion> create = runtime::CreateQuestion::FromJson(question);
+    return create.ok() ? restorer.Create(*create, stop).ToJson() : refuse(create.status().message());
+  }
+  if (op == "restored") {
+    Result<runtime::RestoreOutcome> outcome = runtime::RestoreOutcome::FromJson(question);
+    return outcome.ok() ? restorer.Outcome(*outcome).ToJson() : refuse(outcome.status().message());
+  }
+  return refuse("unknown question");
+}
+
+// The node's own object; the API server may come after us.
+Result<kube::Node> WaitForNode(KubeCluster& cluster, const std::string& name, Clock& clock, std::stop_token stop) {
+  while (true) {
+    Result<Json> node = cluster.GetNode(name);
+    if (node.ok()) return kube::Node::FromJson(*node);
+    LogWarning("cannot read this node's object", {{"node", name}, {"error", node.status().message()}});
+    if (!clock.Sleep(std::chrono::seconds(2), stop)) return Status(Code::kCancelled, "stopped before the node was known");
+  }
+}
+
+template <class Work>
+kube::Controller::Reconcile Reconciling(Work work) {
+  return [work](const std::string& key, std::stop_token stop) -> Result<kube::ReconcileResult> {
+    HF_ASSIGN_OR_RETURN(std::optional<Duration> again, work(key, stop));
+    return kube::ReconcileResult{again};
+  };
+}
+
+}  // namespace
+
+Status RunAgent(const AgentOptions& options, std::stop_token stop) {
+  Clock& clock = Clock::Real();
+  const Layout layout = LayoutOf(options);
+  HF_RETURN_IF_ERROR(layout.Make());
+  int host_pid = options.host_pid;
+  if (host_pid == 0) {
+    HF_ASSIGN_OR_RETURN(host_pid, FindNodeProcess());
+  }
+  HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
+  kube::Client client(kube::MakeCurlTransport(config));
+  KubeCluster cluster(client, options.node_name);
+  Metrics metrics;
+  HostNode node(layout, host_pid, Or(options.runc_root, "/run/containerd/runc/k8s.io"));
+  Journal journal(layout.JournalFolder());
+  storage::RemoteStoreOptions store_options;
+  store_options.http.url = options.store_url;
+  store_options.http.ca_file = options.store_ca_file;
+  store_options.http.token_file = Or(options.store_token_file, std::string(kServiceAccount) + "/token");
+  store_options.patience = kStorePatience;
+  storage::RemoteStore store(store_options);
+
+  kube::AdmissionServer pages;
+  std::atomic<bool> ready = false;
+  pages.Serve("/healthz", [] { return std::pair(200, std::string("ok\n")); });
+  pages.Serve("/readyz", [&] { return ready ? std::pair(200, std::string("ok\n")) : std::pair(503, std::string("starting\n")); });
+  pages.Serve("/metrics", [&] {
+    metrics.KeptFrozen(static_cast<int>(ListDir(layout.run + "/pods").value_or({}).size()));
+    return std::pair(200, metrics.Render());
+  });
+  HF_RETURN_IF_ERROR(pages.StartPlain(options.listen_address, options.listen_port).With("the pages /healthz, /readyz and /metrics"));
+  HF_ASSIGN_OR_RETURN(kube::Node self, WaitForNode(cluster, options.node_name, clock, stop));
+  std::unique_ptr<Kubelet> kubelet = MakeKubelet(options, self, node.Path(""));
+
+  ExecutorOptions executing;
+  executing.node_name = options.node_name;
+  executing.store_name = options.store_name;
+  executing.ingest = storage::Ingest;
+  executing.within = [&store](MonoTime deadline, std::stop_token token) -> std::unique_ptr<storage::Store> {
+    return store.Within(deadline, std::move(token));
+  };
+  Executor executor(executing, layout, journal, node, *kubelet, store, cluster, metrics, clock);
+
+  kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
+  checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
+  kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) { return executor.Run(uid, s); }));
+  std::unique_ptr<Restorer> restorer;
+  kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};
+  restoring.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
+  kube::Controller restores(restoring, Reconciling([&](const std::string& key, std::stop_token s) { return restorer->Run(key, s); }));
+  RestorerOptions restore_options;
+  restore_options.node_name = options.node_name;
+  restore_options.deadline = options.restore_deadline;
+  restore_options.fetch = storage::Fetch;
+  restore_options.enqueue = [&restores](const std::string& key) { restores.Enqueue(key); };
+  restorer = std::make_unique<Restorer>(restore_options, layout, journal, node, store, cluster, metrics, clock);
+
+  Result<std::vector<std::string>> unfinished = executor.Recover();
+  if (!unfinished.ok()) return unfinished.status().With("the journal");
+  for (const std::string& uid : *unfinished) checkpoints.Enqueue(uid);
+  for (const std::string& key : restorer->Recover()) restores.EnqueueAfter(key, std::chrono::seconds(1));
+  cluster.OnCheckpoint([&](const std::string& uid) { checkpoints.Enqueue(uid); });
+  cluster.OnPod([&](const kube::Pod& pod, bool) {
+    restores.Enqueue(pod.meta.Key());
+    if (std::optional<std::string> uid = executor.CheckpointOf(pod.meta.uid)) checkpoints.Enqueue(*uid);
+  });
+  SocketServer socket({.path = layout.Socket()},
+                      [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
+  HF_RETURN_IF_ERROR(socket.Start());
+  cluster.Start();
+  checkpoints.Start();
+  restores.Start();
+  LogInfo("holdfast-agent runs", {{"node", options.node_name}, {"version", HOLDFAST_VERSION}, {"host_pid", host_pid}});
+
+  RealHost host(node, options.install_from);
+  Installer installer(
+      host, [&layout](std::string* why) { return NodeIsBusy(layout, why); }, clock);
+  NodeKeeper keeper(installer, cluster, options.node_name, clock);
+  std::jthread keeping;
+  if (options.install) keeping = std::jthread([&](std::stop_token s) { keeper.Run(s); });
+  while (clock.Sleep(std::chrono::milliseconds(200), stop)) ready = cluster.synced() && (!options.install || keeper.settled());
+
+  LogInfo("stopping; what is in flight goes on with the next agent");
+  ready = false;
+  keeping = {};
+  socket.Stop();
+  checkpoints.Stop();
+  restores.Stop();
+  cluster.Stop();
+  pages.Stop();
+  return Status::Ok();
+}
+
+Status Uninstall(const AgentOptions& options) {
+  HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
+  kube::Client client(kube::MakeCurlTransport(config));
+  KubeCluster cluster(client, options.node_name);
+  std::vector<std::string> names = {options.node_name};
+  if (options.node_name.empty()) {
+    HF_ASSIGN_OR_RETURN(std::vector<Json> nodes, client.List(kube::Node::kResource, {.label_selector = api::kNodeReady}));
+    names.clear();
+    for (const Json& node : nodes) names.push_back(GetString(node, {"metadata", "name"}));
+  }
+  for (const std::string& name : names) {
+    Status patched = cluster.PatchNode(name, UninstalledPatch());
+    if (!patched.ok() && patched.code() != Code::kNotFound) return patched.With("node " + name);
+    LogInfo("the label was removed; holdfast-runc and containerd's entry stay for the pods that run", {{"node", name}});
+  }
+  return Status::Ok();
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,35 @@
+// The parts of the agent put together: watches → queues → executor and restorer; the socket; the node's installer; metrics.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "kube/config.h"
+
+namespace holdfast::agent {
+
+struct AgentOptions {
+  std::string node_name;
+  std::string kubeconfig;
+  std::string store_url, store_ca_file, store_token_file, store_name = "default";
+  std::string kubelet_ca_file, kubelet_token_file, kubelet_root = "/var/lib/kubelet";
+  bool kubelet_insecure = false;
+  std::string run_dir, state_dir, runc_root;
+  std::string install_from;
+  bool install = true;
+  int host_pid = 0;  // 0: found
+  int workers = 4;
+  std::string listen_address = "0.0.0.0";
+  int listen_port = 9464;
+  Duration restore_deadline = std::chrono::minutes(5);
+};
+
+// Runs until `stop`; then lets go in order. What is in flight stays in the journal.
+Status RunAgent(const AgentOptions& options, std::stop_token stop);
+
+// Takes the label off `node_name`, or off every node when it is empty. What running pods need stays on the nodes.
+Status Uninstall(const AgentOptions& options);
+
+}  // namespace holdfast::agent

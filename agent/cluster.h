@@ -1,0 +1,32 @@
+// What the agent asks of the API server. KubeCluster does it; tests have a fake. Every call is bounded by a few seconds.
+#pragma once
+
+#include <string>
+
+#include "api/checkpoint.h"
+#include "kube/objects.h"
+
+namespace holdfast::agent {
+
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  // From the cache of this node's objects; kNotFound only when the cache is complete, else kUnavailable.
+  virtual Result<api::Checkpoint> CachedCheckpoint(const std::string& uid) = 0;
+  virtual Result<kube::Pod> CachedPod(const std::string& ns, const std::string& name) = 0;
+  // From the API server.
+  virtual Result<api::Checkpoint> GetCheckpoint(const std::string& ns, const std::string& name) = 0;
+  virtual Result<kube::Pod> GetPod(const std::string& ns, const std::string& name) = 0;
+  // Merge patch of status, refused (kConflict) when the object of that name has another uid. `patch` is {"status": …}.
+  virtual Status PatchStatus(const std::string& ns, const std::string& name, const std::string& uid, const Json& patch) = 0;
+  // Sets status.claim by optimistic lock. True: it is `claim` now. False: somebody else has it.
+  virtual Result<bool> Claim(const std::string& ns, const std::string& name, const std::string& uid, const api::Claim& claim) = 0;
+  virtual Status AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) = 0;
+  // Events, in the background.
+  virtual void PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
+                        const std::string& note) = 0;
+  virtual void CheckpointEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid,
+                               const std::string& reason, const std::string& note) = 0;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,220 @@
+#include "agent/executor.h"
+
+#include "agent/preflight.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace holdfast::agent {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr size_t kMaxMessage = 4000;  // of a person's patience, and of the journal; the API takes more
+
+}  // namespace
+
+Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, storage::Store& store,
+                   Cluster& cluster, Metrics& metrics, Clock& clock)
+    : options_(std::move(options)),
+      layout_(std::move(layout)),
+      journal_(journal),
+      node_(node),
+      kubelet_(kubelet),
+      store_(store),
+      cluster_(cluster),
+      metrics_(metrics),
+      clock_(clock) {}
+
+Result<std::vector<std::string>> Executor::Recover() {
+  std::vector<std::string> damaged, uids;
+  HF_ASSIGN_OR_RETURN(std::vector<JournalEntry> entries, journal_.List(&damaged));
+  for (const JournalEntry& entry : entries) {
+    uids.push_back(entry.uid);
+    ClaimPod(entry.pod_uid, entry.uid);
+    LogInfo("resuming a checkpoint", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"step", StepName(entry.step)}});
+  }
+  // Whether a damaged entry had asked for its commit is unknown, so its pod must not be thawed: two copies could run.
+  std::vector<std::string> live = uids;
+  for (const std::string& name : damaged) {
+    LogError("a journal entry cannot be read; what it froze stays frozen", {{"file", layout_.JournalFolder() + "/" + name}});
+    live.push_back(name.substr(0, name.rfind('.')));
+  }
+  ThawOrphans(layout_, node_, live);
+  return uids;
+}
+
+Result<std::optional<Duration>> Executor::Run(const std::string& uid, std::stop_token stop) {
+  Result<JournalEntry> found = journal_.Read(uid);
+  if (found.status().code() == Code::kNotFound) {
+    HF_ASSIGN_OR_RETURN(std::optional<Duration> wait, Begin(uid, stop));
+    if (wait) return wait;
+    found = journal_.Read(uid);
+    if (found.status().code() == Code::kNotFound) return std::optional<Duration>();
+  }
+  if (!found.ok()) return found.status();
+  JournalEntry entry = std::move(*found);
+  while (entry.step != Step::kFinished) {
+    if (stop.stop_requested()) return Status(Code::kCancelled, "stopping; the journal goes on from " + std::string(StepName(entry.step)));
+    HF_ASSIGN_OR_RETURN(Pause pause, Advance(entry, stop));
+    if (pause) return pause;
+  }
+  return std::optional<Duration>();
+}
+
+Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::stop_token) {
+  Result<api::Checkpoint> seen = cluster_.CachedCheckpoint(uid);
+  if (seen.status().code() == Code::kNotFound) return std::optional<Duration>();
+  if (!seen.ok()) return seen.status();
+  if (seen->done()) return std::optional<Duration>();
+  // The cache may lag behind our own report of a checkpoint that has just ended: what is decided here needs the truth.
+  Result<api::Checkpoint> live = cluster_.GetCheckpoint(seen->meta.ns, seen->meta.name);
+  if (live.status().code() == Code::kNotFound) return std::optional<Duration>();
+  if (!live.ok()) return live.status();
+  const api::Checkpoint& cp = *live;
+  if (cp.meta.uid != uid || cp.status.node_name != options_.node_name || cp.meta.terminating() || cp.done() ||
+      cp.status.phase == api::Phase::kPending) {
+    return std::optional<Duration>();
+  }
+  if (cp.status.phase != api::Phase::kAssigned) {
+    return Refuse(cp, api::reason::kDumpFailed, "the agent's journal of this checkpoint is gone; create another Checkpoint");
+  }
+  const WallTime now = clock_.Wall();
+  const WallTime since = ParseTime(cp.status.started_at.empty() ? cp.meta.creation_timestamp : cp.status.started_at).value_or(now);
+  Result<kube::Pod> pod = cluster_.GetPod(cp.meta.ns, cp.spec.pod_name);
+  if (!pod.ok() && pod.status().code() != Code::kNotFound) return pod.status();
+  Preflight check = Check(cp, pod.ok() ? &*pod : nullptr, options_.node_name);
+  if (check.reason.empty() && !ClaimPod(pod->meta.uid, uid)) {
+    check.reason = api::reason::kWaiting;
+    check.message = "another checkpoint of this pod is being made";
+  }
+  if (check.reason == api::reason::kWaiting) {
+    if (now > since + cp.spec.deadline) return Refuse(cp, api::reason::kDeadline, check.message);
+    return std::optional<Duration>(milliseconds(500));
+  }
+  if (!check.reason.empty()) return Refuse(cp, check.reason, check.message);
+
+  JournalEntry entry;
+  entry.uid = uid;
+  entry.ns = cp.meta.ns;
+  entry.name = cp.meta.name;
+  entry.pod = cp.spec.pod_name;
+  entry.pod_uid = pod->meta.uid;
+  entry.final = cp.spec.final;
+  entry.stock = check.stock;
+  entry.started_at = FormatTime(now);
+  entry.deadline_unix_ms = NowMs() + std::chrono::duration_cast<milliseconds>(cp.spec.deadline).count();
+  entry.containers = check.containers;
+  entry.volumes = check.volumes;
+  Status written = journal_.Write(entry);
+  if (!written.ok()) {
+    ReleasePod(entry.pod_uid, uid);
+    return written;
+  }
+  return std::optional<Duration>();
+}
+
+Result<Executor::Pause> Executor::Refuse(const api::Checkpoint& cp, const std::string& reason, const std::string& message) {
+  Status patched =
+      cluster_.PatchStatus(cp.meta.ns, cp.meta.name, cp.meta.uid, api::PhasePatch(cp, api::Phase::kFailed, reason, message, clock_.Wall()));
+  if (!patched.ok() && patched.code() != Code::kNotFound && patched.code() != Code::kConflict) return patched;
+  const std::string pod_uid = cp.status.pod_uid.empty() ? cp.spec.pod_uid : cp.status.pod_uid;
+  cluster_.PodEvent(true, cp.meta.ns, cp.spec.pod_name, pod_uid, reason, "not checkpointed: " + message);
+  cluster_.CheckpointEvent(true, cp.meta.ns, cp.meta.name, cp.meta.uid, reason, message);
+  metrics_.Checkpointed(reason);
+  LogWarning("checkpoint refused", {{"checkpoint", cp.meta.Key()}, {"uid", cp.meta.uid}, {"reason", reason}, {"message", message}});
+  return Pause();
+}
+
+Result<Executor::Pause> Executor::Advance(JournalEntry& entry, std::stop_token stop) {
+  if (entry.failed() && entry.step < Step::kThawed) return Undo(entry);
+  switch (entry.step) {
+    case Step::kIntent:
+      return StartDump(entry, stop);
+    case Step::kDumping:
+      return WaitForDump(entry, stop);
+    case Step::kDumped:
+      return AfterDump(entry);
+    case Step::kStoring:
+      return StoreIt(entry, stop);
+    case Step::kCommitAsked:
+      return AskForCommit(entry, stop);
+    case Step::kCommitted:
+      return entry.reported ? StayFrozen(entry) : ReportReady(entry);
+    case Step::kThawed:
+      return entry.failed() && !entry.reported ? ReportFailed(entry) : Finish(entry);
+    case Step::kFinished:
+      break;
+  }
+  return Pause();
+}
+
+Status Executor::Enter(JournalEntry& entry, Step step) {
+  const Step before = entry.step;
+  entry.step = step;
+  Status written = journal_.Write(entry);
+  if (!written.ok()) {
+    entry.step = before;
+    return written;
+  }
+  LogInfo("checkpoint", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"step", StepName(step)}});
+  return Status::Ok();
+}
+
+Result<Executor::Pause> Executor::Fail(JournalEntry& entry, const std::string& reason, const std::string& message) {
+  entry.failure_reason = reason;
+  entry.failure_message = message.substr(0, kMaxMessage);
+  HF_RETURN_IF_ERROR(journal_.Write(entry));
+  LogWarning("checkpoint failed",
+             {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"reason", reason}, {"message", message}});
+  return Pause();
+}
+
+void Executor::PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message) {
+  Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
+  if (!cp.ok()) return;
+  Json patch = api::PhasePatch(*cp, phase, api::reason::kInProgress, message, clock_.Wall());
+  patch["status"]["startedAt"] = entry.started_at;
+  Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
+  if (!patched.ok()) LogWarning("cannot report progress", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
+}
+
+int64_t Executor::NowMs() const { return std::chrono::duration_cast<milliseconds>(clock_.Wall().time_since_epoch()).count(); }
+
+bool Executor::Expired(const JournalEntry& entry) const { return NowMs() >= entry.deadline_unix_ms; }
+
+bool Executor::Cancelled(const JournalEntry& entry) {
+  Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
+  return cp.ok() ? cp->meta.terminating() : cp.status().code() == Code::kNotFound;
+}
+
+runtime::DumpResult Executor::ResultOf(const JournalEntry& entry) const {
+  Result<std::string> text = ReadFile(layout_.Landing(entry.uid) + "/result.json", 1 << 20);
+  Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+  Result<runtime::DumpResult> result = json.ok() ? runtime::DumpResult::FromJson(*json) : Result<runtime::DumpResult>(json.status());
+  if (result.ok()) return *result;
+  runtime::DumpResult failed;
+  failed.reason = api::reason::kDumpFailed;
+  failed.message = "result.json cannot be read: " + result.status().message();
+  return failed;
+}
+
+bool Executor::ClaimPod(const std::string& pod_uid, const std::string& uid) {
+  std::lock_guard lock(mutex_);
+  return pods_.emplace(pod_uid, uid).first->second == uid;
+}
+
+void Executor::ReleasePod(const std::string& pod_uid, const std::string& uid) {
+  std::lock_guard lock(mutex_);
+  auto at = pods_.find(pod_uid);
+  if (at != pods_.end() && at->second == uid) pods_.erase(at);
+}
+
+std::optional<std::string> Executor::CheckpointOf(const std::string& pod_uid) const {
+  std::lock_guard lock(mutex_);
+  auto at = pods_.find(pod_uid);
+  return at == pods_.end() ? std::nullopt : std::optional<std::string>(at->second);
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,128 @@
+#include "agent/freezer.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr size_t kMaxIntentBytes = 64 << 10;
+
+Status Unlink(const std::string& path) {
+  if (unlink(path.c_str()) != 0 && Exists(path)) return Status(Code::kInternal, "cannot remove " + path);
+  return Status::Ok();
+}
+
+Status ThawOne(const Layout& layout, Node& node, const std::string& id) {
+  rename(layout.IntentFile(id).c_str(), layout.ThawingFile(id).c_str());  // not there: already renamed, or never written
+  HF_RETURN_IF_ERROR(Unlink(layout.IntentFile(id)));
+  HF_RETURN_IF_ERROR(node.Resume(id).With("container " + id + " stays frozen"));
+  return Unlink(layout.ThawingFile(id));
+}
+
+}  // namespace
+
+Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
+  const std::string landing = layout.Landing(entry.uid);
+  HF_RETURN_IF_ERROR(MakeDirs(landing));
+  runtime::DumpRequest request;
+  request.checkpoint_uid = entry.uid;
+  request.pod_uid = entry.pod_uid;
+  request.ns = entry.ns;
+  request.pod = entry.pod;
+  request.final = entry.final;
+  request.deadline_unix_ms = entry.deadline_unix_ms;
+  for (const JournalContainer& c : entry.containers) request.containers.push_back({c.name, c.id});
+  for (const std::string& volume : entry.volumes) request.volumes.push_back({volume, layout.EmptyDir(entry.pod_uid, volume)});
+  HF_RETURN_IF_ERROR(WriteFileAtomically(landing + "/request.json", DumpJson(request.ToJson())));
+  if (entry.final) {
+    HF_RETURN_IF_ERROR(WriteFileAtomically(layout.PodFile(entry.pod_uid), DumpJson({{"checkpoint_uid", entry.uid}})));
+  }
+  for (const JournalContainer& c : entry.containers) {
+    runtime::Intent intent;
+    intent.checkpoint_uid = entry.uid;
+    intent.pod_uid = entry.pod_uid;
+    intent.container = c.name;
+    intent.landing = landing;
+    intent.final = entry.final;
+    intent.kubelet = !entry.final;
+    HF_RETURN_IF_ERROR(WriteFileAtomically(layout.IntentFile(c.id), DumpJson(intent.ToJson())));
+  }
+  return Status::Ok();
+}
+
+Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry) {
+  Status first;
+  for (const JournalContainer& c : entry.containers) {
+    Status thawed = ThawOne(layout, node, c.id);
+    if (!thawed.ok() && first.ok()) first = thawed;
+  }
+  HF_RETURN_IF_ERROR(first);
+  return entry.final ? Unlink(layout.PodFile(entry.pod_uid)) : Status::Ok();
+}
+
+Status RemoveIntents(const Layout& layout, const JournalEntry& entry) {
+  for (const JournalContainer& c : entry.containers) {
+    HF_RETURN_IF_ERROR(Unlink(layout.IntentFile(c.id)));
+    HF_RETURN_IF_ERROR(Unlink(layout.ThawingFile(c.id)));
+  }
+  return entry.final ? Unlink(layout.PodFile(entry.pod_uid)) : Status::Ok();
+}
+
+std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std::vector<std::string>& live) {
+  auto is_live = [&live](const std::string& uid) { return std::find(live.begin(), live.end(), uid) != live.end(); };
+  std::vector<std::string> thawed;
+  Result<std::vector<std::string>> names = ListDir(layout.Containers());
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
+    const bool intent_file = name.ends_with(".json"), thawing = name.ends_with(".thawing");
+    if (!intent_file && !thawing) continue;
+    const std::string id = name.substr(0, name.rfind('.'));
+    Result<std::string> text = ReadFile(layout.Containers() + "/" + name, kMaxIntentBytes);
+    Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    Result<runtime::Intent> intent = json.ok() ? runtime::Intent::FromJson(*json) : Result<runtime::Intent>(json.status());
+    if (!intent.ok()) {
+      LogError("an intent cannot be read; its container is left as it is", {{"file", name}, {"error", intent.status().message()}});
+      continue;
+    }
+    if (is_live(intent->checkpoint_uid)) continue;
+    Status status = ThawOne(layout, node, id);
+    if (status.ok()) {
+      thawed.push_back(id);
+      LogWarning("thawed a container that no checkpoint claims", {{"container", id}, {"checkpoint", intent->checkpoint_uid}});
+    } else {
+      LogError("cannot thaw a container that no checkpoint claims", {{"container", id}, {"error", status.message()}});
+    }
+  }
+  names = ListDir(layout.run + "/pods");
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
+    Result<std::string> text = ReadFile(layout.run + "/pods/" + name, kMaxIntentBytes);
+    Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    if (json.ok() && !is_live(GetString(*json, {"checkpoint_uid"}))) unlink((layout.run + "/pods/" + name).c_str());
+  }
+  return thawed;
+}
+
+bool NodeIsBusy(const Layout& layout, std::string* why) {
+  struct Place {
+    std::string dir;
+    const char* what;
+  };
+  const Place places[] = {{layout.Containers(), "a checkpoint is being made, or a container is kept frozen"},
+                          {layout.run + "/pods", "a pod is kept frozen"},
+                          {layout.run + "/wait", "a pod is being restored"}};
+  for (const Place& place : places) {
+    Result<std::vector<std::string>> names = ListDir(place.dir);
+    if (names.ok() && !names->empty()) {
+      *why = place.what;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace holdfast::agent

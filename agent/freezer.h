@@ -1,0 +1,26 @@
+// The files through which holdfast-runc knows that containers belong to a checkpoint, and the way back: thawing.
+#pragma once
+
+#include "agent/journal.h"
+#include "agent/layout.h"
+#include "agent/node.h"
+
+namespace holdfast::agent {
+
+// pods/<uid>.json for final ones, request.json, then an Intent for each container. For the dump of holdfast-runc.
+Status WriteIntents(const Layout& layout, const JournalEntry& entry);
+
+// Thaws every container of `entry` and removes their intents and the pod's file. Idempotent; a failure says which container stays frozen.
+Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry);
+
+// Removes intents and the pod's file, touching no container: they are gone, or were thawed by holdfast-runc itself.
+Status RemoveIntents(const Layout& layout, const JournalEntry& entry);
+
+// Thaws each container whose intent belongs to none of `live` checkpoint uids, or whose thaw was interrupted; removes pods' files likewise.
+// Returns the ids of what was thawed. Files that cannot be read are left alone: what they meant is unknown, and a frozen pod is safe.
+std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std::vector<std::string>& live);
+
+// True when an intent, a kept-frozen container or a restore exists on this node, so containerd must not be restarted.
+bool NodeIsBusy(const Layout& layout, std::string* why);
+
+}  // namespace holdfast::agent

@@ -1,0 +1,174 @@
+#include "agent/host_node.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include "agent/spawn.h"
+#include "base/file.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr char kRunc[] = "/opt/holdfast/bin/holdfast-runc";
+constexpr char kCriu[] = "/opt/holdfast/criu/criu";
+
+std::string MountNamespace(int pid) {
+  char target[64];
+  const std::string path = "/proc/" + std::to_string(pid) + "/ns/mnt";
+  ssize_t n = readlink(path.c_str(), target, sizeof target);
+  return n > 0 ? std::string(target, static_cast<size_t>(n)) : "";
+}
+
+int ParentOf(int pid) {
+  Result<std::string> text = ReadFile("/proc/" + std::to_string(pid) + "/status", 64 << 10);
+  size_t at = text.ok() ? text->find("\nPPid:") : std::string::npos;
+  return at == std::string::npos ? 0 : atoi(text->c_str() + at + 6);
+}
+
+// Is the file locked by another process? A short shared lock tells, and is gone at once.
+bool Locked(const std::string& path, int* pid) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (pid != nullptr) {
+    char text[16] = {};
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    *pid = 0;
+    if (n > 0) std::from_chars(text, text + n, *pid);
+  }
+  close(fd);
+  return locked;
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// "runc version 1.3.6\n…" → "1.3.6"
+std::string LastWord(const std::string& line) { return line.substr(line.rfind(' ') == std::string::npos ? 0 : line.rfind(' ') + 1); }
+
+}  // namespace
+
+Result<int> FindNodeProcess() {
+  const std::string ours = MountNamespace(getpid());
+  int pid = getpid();
+  for (int steps = 0; steps < 64 && pid > 0; ++steps) {
+    const std::string its = MountNamespace(pid);
+    if (its.empty()) break;
+    if (its != ours) return pid;
+    pid = ParentOf(pid);
+  }
+  return Status(
+      Code::kFailedPrecondition,
+      "no process outside of this container is seen: the agent's pod needs hostPID: true and privileged: true (or give --host-pid)");
+}
+
+HostNode::HostNode(Layout layout, int host_pid, std::string runc_root)
+    : layout_(std::move(layout)), host_pid_(host_pid), runc_root_(std::move(runc_root)) {}
+
+Result<ProcessResult> HostNode::Run(const std::vector<std::string>& argv, Duration timeout) {
+  ProcessOptions options;
+  options.mount_namespace_of_pid = host_pid_;
+  options.timeout = timeout;
+  options.env = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"};
+  Result<ProcessResult> result = RunProcess(argv, options);
+  if (result.ok() && result->timed_out) return Status(Code::kDeadlineExceeded, argv[0] + " did not end in time on the node");
+  return result;
+}
+
+Status HostNode::StartDump(const std::string& checkpoint_uid, const std::string& landing) {
+  SpawnOptions options;
+  options.mount_namespace_of_pid = host_pid_;
+  options.cgroup_procs = RootCgroups("/proc/" + std::to_string(host_pid_) + "/root");
+  options.lock_file = layout_.DumpLock(checkpoint_uid);
+  options.output_file = options.lock_file + ".log";
+  HF_ASSIGN_OR_RETURN(int pid, SpawnDetached({kRunc, "dump", landing}, options));
+  std::lock_guard lock(mutex_);
+  children_[checkpoint_uid] = pid;
+  return Status::Ok();
+}
+
+bool HostNode::DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) {
+  {
+    std::lock_guard lock(mutex_);
+    auto child = children_.find(checkpoint_uid);
+    if (child != children_.end() && waitpid(child->second, nullptr, WNOHANG) != 0) children_.erase(child);
+  }
+  return Locked(layout_.DumpLock(checkpoint_uid), nullptr) || Locked(layout_.PodLock(pod_uid), nullptr);
+}
+
+Status HostNode::KillDump(const std::string& checkpoint_uid) {
+  int pid = 0;
+  // While the lock is held the pid inside cannot have been given to anybody else.
+  for (int round = 0; round < 100 && Locked(layout_.DumpLock(checkpoint_uid), &pid); ++round) {
+    if (pid > 1) kill(-pid, SIGKILL);
+    Clock::Real().Sleep(std::chrono::milliseconds(20), {});
+  }
+  if (Locked(layout_.DumpLock(checkpoint_uid), &pid))
+    return Status(Code::kUnavailable, "the dump process " + std::to_string(pid) + " does not end");
+  return Status::Ok();
+}
+
+Status HostNode::Resume(const std::string& container_id) {
+  Result<ProcessResult> result = Run({kRunc, "thaw", "--root", runc_root_, container_id});
+  if (result.ok() && result->exit_code == 0) return Status::Ok();
+  Result<ContainerState> state = StateOf(container_id);
+  if (state.ok() && *state != ContainerState::kPaused) return Status::Ok();
+  if (!result.ok()) return result.status();
+  return Status(Code::kUnavailable, "cannot thaw: " + FirstLine(result->err.empty() ? result->out : result->err));
+}
+
+Result<ContainerState> HostNode::StateOf(const std::string& container_id) {
+  if (!IsSafeName(container_id)) return Status(Code::kInvalidArgument, "unsafe container id");
+  if (Exists(Path(runc_root_)) && !Exists(Path(runc_root_ + "/" + container_id))) return ContainerState::kGone;
+  HF_ASSIGN_OR_RETURN(ProcessResult result, Run({kRunc, "--root", runc_root_, "state", container_id}));
+  if (result.exit_code != 0) {
+    if (result.err.find("does not exist") != std::string::npos) return ContainerState::kGone;
+    return Status(Code::kUnavailable, "the state of container " + container_id + " is not known: " + FirstLine(result.err));
+  }
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(result.out));
+  const std::string status = GetString(json, {"status"});
+  if (status == "paused") return ContainerState::kPaused;
+  if (status == "stopped") return ContainerState::kStopped;
+  return ContainerState::kRunning;  // also "created": it holds what a running one holds
+}
+
+std::string HostNode::DumpOutput(const std::string& checkpoint_uid) {
+  Result<std::string> text = ReadFile(layout_.DumpLock(checkpoint_uid) + ".log", 1 << 20);
+  if (!text.ok()) return "";
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  size_t from = text->rfind('\n');
+  return text->substr(from == std::string::npos ? 0 : from + 1).substr(0, 1000);
+}
+
+Json HostNode::Platform() {
+  std::lock_guard lock(mutex_);
+  if (!platform_.is_null()) return platform_;
+  utsname names{};
+  uname(&names);
+  Json platform = {{"arch", std::string(names.machine) == "x86_64"    ? "amd64"
+                            : std::string(names.machine) == "aarch64" ? "arm64"
+                                                                      : names.machine},
+                   {"kernel", names.release}};
+  bool whole = true;
+  auto version = [&](const char* key, const std::vector<std::string>& argv) {
+    Result<ProcessResult> result = Run(argv);
+    if (result.ok() && result->exit_code == 0)
+      platform[key] = LastWord(FirstLine(result->out));
+    else
+      whole = false;
+  };
+  version("criu", {kCriu, "--version"});
+  version("runtime", {kRunc, "--version"});
+  if (platform.contains("runtime")) platform["runtime"] = "runc " + platform["runtime"].get<std::string>();
+  if (!whole) return platform;
+  return platform_ = platform;
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,44 @@
+// The node through its own eyes: commands run in the node's mount namespace.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "agent/layout.h"
+#include "agent/node.h"
+#include "base/process.h"
+
+namespace holdfast::agent {
+
+// A process outside of our container whose mount namespace is the node's: walking up from us, the first one that is not in our own mount
+// namespace (containerd's shim). Needs hostPID. kFailedPrecondition says how to run the agent.
+Result<int> FindNodeProcess();
+
+class HostNode final : public Node {
+ public:
+  HostNode(Layout layout, int host_pid, std::string runc_root = "/run/containerd/runc/k8s.io");
+
+  Status StartDump(const std::string& checkpoint_uid, const std::string& landing) override;
+  bool DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) override;
+  Status KillDump(const std::string& checkpoint_uid) override;
+  Status Resume(const std::string& container_id) override;
+  Result<ContainerState> StateOf(const std::string& container_id) override;
+  std::string DumpOutput(const std::string& checkpoint_uid) override;
+  Json Platform() override;
+
+  // Any command on the node.
+  Result<ProcessResult> Run(const std::vector<std::string>& argv, Duration timeout = std::chrono::seconds(10));
+  // How to reach the node's file `path` from here.
+  std::string Path(const std::string& path) const { return "/proc/" + std::to_string(host_pid_) + "/root" + path; }
+  int host_pid() const { return host_pid_; }
+
+ private:
+  const Layout layout_;
+  const int host_pid_;
+  const std::string runc_root_;
+  std::mutex mutex_;
+  std::map<std::string, int> children_;  // checkpoint uid → pid of the dump that this process started, until it is reaped
+  Json platform_;                        // asked once
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,138 @@
+#include "agent/journal.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "base/file.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr std::array<std::string_view, 8> kSteps = {"Intent",      "Dumping",   "Dumped", "Storing",
+                                                    "CommitAsked", "Committed", "Thawed", "Finished"};
+constexpr size_t kMaxManifestBytes = size_t{512} << 20;
+
+}  // namespace
+
+std::string_view StepName(Step step) { return kSteps[static_cast<size_t>(step)]; }
+
+Json JournalEntry::ToJson() const {
+  Json list = Json::array();
+  for (const JournalContainer& c : containers) {
+    list.push_back({{"name", c.name}, {"id", c.id}, {"image", c.image}, {"imageDigest", c.image_digest}});
+  }
+  return {{"uid", uid},
+          {"namespace", ns},
+          {"name", name},
+          {"pod", pod},
+          {"podUID", pod_uid},
+          {"step", StepName(step)},
+          {"final", final},
+          {"stock", stock},
+          {"attempts", attempts},
+          {"startedAt", started_at},
+          {"deadlineUnixMs", deadline_unix_ms},
+          {"containers", list},
+          {"volumes", volumes},
+          {"failureReason", failure_reason},
+          {"failureMessage", failure_message},
+          {"reported", reported},
+          {"claimed", claimed},
+          {"reclaimed", reclaimed},
+          {"commit", {{"id", commit.id}, {"digest", commit.digest}, {"newBytes", commit.new_bytes}, {"storeMs", commit.store_ms}}}};
+}
+
+Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
+  JournalEntry e;
+  e.uid = GetString(json, {"uid"});
+  e.ns = GetString(json, {"namespace"});
+  e.name = GetString(json, {"name"});
+  e.pod = GetString(json, {"pod"});
+  e.pod_uid = GetString(json, {"podUID"});
+  for (const std::string* name : {&e.uid, &e.ns, &e.name, &e.pod, &e.pod_uid}) {
+    if (!IsSafeName(*name)) return Status(Code::kDataLoss, "not a journal entry: a name is missing or unsafe");
+  }
+  const std::string step = GetString(json, {"step"});
+  size_t at = 0;
+  while (at < kSteps.size() && kSteps[at] != step) ++at;
+  if (at == kSteps.size()) return Status(Code::kDataLoss, "not a journal entry: unknown step \"" + step + "\"");
+  e.step = static_cast<Step>(at);
+  e.final = GetBool(json, {"final"});
+  e.stock = GetBool(json, {"stock"});
+  e.attempts = static_cast<int>(GetInt(json, {"attempts"}, 1));
+  e.started_at = GetString(json, {"startedAt"});
+  e.deadline_unix_ms = GetInt(json, {"deadlineUnixMs"});
+  for (const Json& c : GetArray(json, {"containers"})) {
+    JournalContainer container{GetString(c, {"name"}), GetString(c, {"id"}), GetString(c, {"image"}), GetString(c, {"imageDigest"})};
+    if (!IsSafeName(container.name) || !IsSafeName(container.id))
+      return Status(Code::kDataLoss, "not a journal entry: unsafe container name");
+    e.containers.push_back(std::move(container));
+  }
+  for (const Json& v : GetArray(json, {"volumes"})) {
+    if (!v.is_string() || !IsSafeName(v.get_ref<const std::string&>()))
+      return Status(Code::kDataLoss, "not a journal entry: unsafe volume name");
+    e.volumes.push_back(v.get<std::string>());
+  }
+  e.failure_reason = GetString(json, {"failureReason"});
+  e.failure_message = GetString(json, {"failureMessage"});
+  e.reported = GetBool(json, {"reported"});
+  e.claimed = GetBool(json, {"claimed"});
+  e.reclaimed = GetBool(json, {"reclaimed"});
+  e.commit.id = GetString(json, {"commit", "id"});
+  e.commit.digest = GetString(json, {"commit", "digest"});
+  e.commit.new_bytes = static_cast<uint64_t>(GetInt(json, {"commit", "newBytes"}));
+  e.commit.store_ms = GetInt(json, {"commit", "storeMs"});
+  return e;
+}
+
+Status Journal::Write(const JournalEntry& entry) {
+  if (!IsSafeName(entry.uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  return WriteFileDurably(folder_ + "/" + entry.uid + ".json", DumpJson(entry.ToJson())).With("cannot write the journal");
+}
+
+Result<JournalEntry> Journal::Read(const std::string& uid) const {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(folder_ + "/" + uid + ".json", 1 << 20));
+  Result<Json> json = ParseJson(text);
+  if (!json.ok()) return Status(Code::kDataLoss, "journal entry " + uid + ": " + json.status().message());
+  HF_ASSIGN_OR_RETURN(JournalEntry entry, JournalEntry::FromJson(*json));
+  if (entry.uid != uid) return Status(Code::kDataLoss, "journal entry " + uid + " is of another checkpoint");
+  return entry;
+}
+
+Result<std::vector<JournalEntry>> Journal::List(std::vector<std::string>* damaged) const {
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(folder_));
+  std::vector<JournalEntry> entries;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".json")) continue;
+    Result<JournalEntry> entry = Read(name.substr(0, name.size() - 5));
+    if (entry.ok()) {
+      entries.push_back(std::move(*entry));
+    } else if (damaged != nullptr && entry.status().code() != Code::kNotFound) {
+      damaged->push_back(name);
+    }
+  }
+  return entries;
+}
+
+Status Journal::Remove(const std::string& uid) {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  unlink((folder_ + "/" + uid + ".manifest").c_str());
+  if (unlink((folder_ + "/" + uid + ".json").c_str()) != 0 && Exists(folder_ + "/" + uid + ".json")) {
+    return Status(Code::kInternal, "cannot remove journal entry " + uid);
+  }
+  return SyncDir(folder_);
+}
+
+Status Journal::WriteManifest(const std::string& uid, const std::string& text) {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  return WriteFileDurably(folder_ + "/" + uid + ".manifest", text).With("cannot write the journal");
+}
+
+Result<std::string> Journal::ReadManifest(const std::string& uid) const {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  return ReadFile(folder_ + "/" + uid + ".manifest", kMaxManifestBytes);
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,72 @@
+// What the agent has begun and not yet ended, one durable file a Checkpoint. A step is written down before it is taken, so a restarted
+// agent knows the most that can have happened and resumes or undoes it. Thread-safe for different uids.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace holdfast::agent {
+
+enum class Step {
+  kIntent,       // files for holdfast-runc may exist; nothing is frozen by us yet
+  kDumping,      // a dump may be running
+  kDumped,       // result.json is there and says ok
+  kStoring,      // a session may be open
+  kCommitAsked,  // the store may have committed: from here no thaw without the store's or the claim's word
+  kCommitted,    // the store has committed; `commit` is filled
+  kThawed,       // undone, or not needed frozen any more: only reports and clean-up are left
+  kFinished,
+};
+std::string_view StepName(Step step);
+
+struct JournalContainer {
+  std::string name, id, image, image_digest;
+};
+
+struct JournalEntry {
+  std::string uid, ns, name;  // of the Checkpoint
+  std::string pod, pod_uid;
+  Step step = Step::kIntent;
+  bool final = false;
+  bool stock = false;  // not under our RuntimeClass: the kubelet's archive is read
+  int attempts = 1;
+  std::string started_at;
+  int64_t deadline_unix_ms = 0;
+  std::vector<JournalContainer> containers;
+  std::vector<std::string> volumes;  // names of emptyDirs
+  // Set: this checkpoint has failed, and what is left is to undo it and to say so.
+  std::string failure_reason, failure_message;
+  struct {
+    std::string id, digest;
+    uint64_t new_bytes = 0;
+    int64_t store_ms = 0;
+  } commit;
+  bool reported = false;   // Ready or Failed stands in the Checkpoint's status
+  bool claimed = false;    // by another pod, as far as was seen
+  bool reclaimed = false;  // the old pod won the claim: it goes on, thawed
+
+  bool failed() const { return !failure_reason.empty(); }
+  Json ToJson() const;
+  static Result<JournalEntry> FromJson(const Json& json);  // every name checked: the file names it leads to are safe
+};
+
+class Journal {
+ public:
+  explicit Journal(std::string folder) : folder_(std::move(folder)) {}
+  Status Write(const JournalEntry& entry);                  // durable when it returns
+  Result<JournalEntry> Read(const std::string& uid) const;  // kNotFound, kDataLoss
+  // Entries that cannot be read are reported in `damaged` by file name, and left where they are.
+  Result<std::vector<JournalEntry>> List(std::vector<std::string>* damaged = nullptr) const;
+  Status Remove(const std::string& uid);  // with its manifest
+  // The manifest as it is given to Commit: a repeated Commit must ask for the very same.
+  Status WriteManifest(const std::string& uid, const std::string& text);
+  Result<std::string> ReadManifest(const std::string& uid) const;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace holdfast::agent

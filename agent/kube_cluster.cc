@@ -1,0 +1,153 @@
+#include "agent/kube_cluster.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr Duration kCall = std::chrono::seconds(5);
+constexpr int kTries = 5;            // of an optimistic lock
+constexpr size_t kMaxRestores = 20;  // as many as status.restores holds
+constexpr size_t kMaxNote = 1000;    // events.k8s.io refuses more than 1 kB
+
+kube::CallOptions Plain() {
+  kube::CallOptions options;
+  options.timeout = kCall;
+  return options;
+}
+
+kube::CallOptions OfStatus() {
+  kube::CallOptions options = Plain();
+  options.subresource = "status";
+  return options;
+}
+
+}  // namespace
+
+KubeCluster::KubeCluster(kube::Client& client, const std::string& node_name)
+    : client_(client),
+      checkpoints_(client, {.field_selector = "status.nodeName=" + node_name}),
+      pods_(client, {.field_selector = "spec.nodeName=" + node_name}),
+      events_(client, "holdfast.dev/agent", node_name) {
+  checkpoints_.AddIndex("uid", [](const api::Checkpoint& cp) { return std::vector<std::string>{cp.meta.uid}; });
+}
+
+void KubeCluster::OnCheckpoint(std::function<void(const std::string&)> handler) {
+  checkpoints_.AddHandler([handler](const auto& old, const auto& now) {
+    if (now != nullptr) handler(now->meta.uid);
+    if (old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid)) handler(old->meta.uid);
+  });
+}
+
+void KubeCluster::OnPod(std::function<void(const kube::Pod&, bool)> handler) {
+  pods_.AddHandler([handler](const auto& old, const auto& now) {
+    if (old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid)) handler(*old, true);
+    if (now != nullptr) handler(*now, false);
+  });
+}
+
+void KubeCluster::Start() {
+  checkpoints_.Start();
+  pods_.Start();
+}
+
+void KubeCluster::Stop() {
+  checkpoints_.Stop();
+  pods_.Stop();
+}
+
+bool KubeCluster::WaitForSync(Duration timeout, std::stop_token stop) const {
+  return checkpoints_.WaitForSync(timeout, stop) && pods_.WaitForSync(timeout, stop);
+}
+
+Result<api::Checkpoint> KubeCluster::CachedCheckpoint(const std::string& uid) {
+  for (const auto& cp : checkpoints_.ByIndex("uid", uid)) return *cp;
+  if (!checkpoints_.synced()) return Status(Code::kUnavailable, "the list of Checkpoints has not come yet");
+  return Status(Code::kNotFound, "no Checkpoint with uid " + uid + " on this node");
+}
+
+Result<kube::Pod> KubeCluster::CachedPod(const std::string& ns, const std::string& name) {
+  if (auto pod = pods_.Get(ns, name)) return *pod;
+  if (!pods_.synced()) return Status(Code::kUnavailable, "the list of pods has not come yet");
+  return Status(Code::kNotFound, "no pod " + ns + "/" + name + " on this node");
+}
+
+Result<api::Checkpoint> KubeCluster::GetCheckpoint(const std::string& ns, const std::string& name) {
+  return client_.Get<api::Checkpoint>(ns, name, Plain());
+}
+
+Result<kube::Pod> KubeCluster::GetPod(const std::string& ns, const std::string& name) { return client_.Get<kube::Pod>(ns, name, Plain()); }
+
+Status KubeCluster::PatchStatus(const std::string& ns, const std::string& name, const std::string& uid, const Json& patch) {
+  Json guarded = patch;
+  guarded["metadata"]["uid"] = uid;  // the API server answers 409 when the object of that name is another one
+  Result<Json> patched = client_.Patch(api::Checkpoint::kResource, ns, name, kube::PatchType::kMerge, guarded, OfStatus());
+  if (!patched.ok()) return patched.status();
+  checkpoints_.Observe(*patched);
+  return Status::Ok();
+}
+
+Result<bool> KubeCluster::Claim(const std::string& ns, const std::string& name, const std::string& uid, const api::Claim& claim) {
+  for (int i = 0; i < kTries; ++i) {
+    HF_ASSIGN_OR_RETURN(Json object, client_.Get(api::Checkpoint::kResource, ns, name, Plain()));
+    const api::Checkpoint cp = api::Checkpoint::FromJson(object);
+    if (cp.meta.uid != uid) return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
+    if (cp.status.claim) return cp.status.claim->pod_uid == claim.pod_uid;
+    object["status"]["claim"] = api::ToJson(claim);
+    Result<Json> updated = client_.Update(api::Checkpoint::kResource, ns, name, object, OfStatus());
+    if (updated.ok()) {
+      checkpoints_.Observe(*updated);
+      return true;
+    }
+    // kConflict: somebody wrote in between. Whether a call without an answer took effect, the next Get tells.
+    if (updated.status().code() != Code::kConflict && updated.status().code() != Code::kDeadlineExceeded) return updated.status();
+  }
+  return Status(Code::kUnavailable, "status.claim of " + ns + "/" + name + " is written by others all the time");
+}
+
+Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) {
+  for (int i = 0; i < kTries; ++i) {
+    HF_ASSIGN_OR_RETURN(Json object, client_.Get(api::Checkpoint::kResource, ns, name, Plain()));
+    if (GetString(object, {"metadata", "uid"}) != uid)
+      return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
+    Json& status = object["status"];
+    Json restores = GetArray(status, {"restores"});
+    if (!restores.is_array()) restores = Json::array();
+    restores.push_back(api::ToJson(restore));
+    while (restores.size() > kMaxRestores) restores.erase(restores.begin());
+    status["restores"] = restores;
+    Result<Json> updated = client_.Update(api::Checkpoint::kResource, ns, name, object, OfStatus());
+    if (updated.ok()) return Status::Ok();
+    if (updated.status().code() != Code::kConflict) return updated.status();
+  }
+  return Status(Code::kUnavailable, "status.restores of " + ns + "/" + name + " is written by others all the time");
+}
+
+void KubeCluster::Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action,
+                        const std::string& note) {
+  const std::string cut = note.size() > kMaxNote ? note.substr(0, kMaxNote - 3) + "..." : note;
+  if (warning)
+    events_.Warning(about, reason, action, cut);
+  else
+    events_.Normal(about, reason, action, cut);
+}
+
+void KubeCluster::PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
+                           const std::string& note) {
+  Event(warning, {"v1", "Pod", ns, name, uid}, reason, "Checkpoint", note);
+}
+
+void KubeCluster::CheckpointEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid,
+                                  const std::string& reason, const std::string& note) {
+  Event(warning, {api::Checkpoint::kResource.ApiVersion(), "Checkpoint", ns, name, uid}, reason, "Checkpoint", note);
+}
+
+Result<Json> KubeCluster::GetNode(const std::string& name) { return client_.Get(kube::Node::kResource, "", name, Plain()); }
+
+Status KubeCluster::PatchNode(const std::string& name, const Json& merge_patch) {
+  return client_.Patch(kube::Node::kResource, "", name, kube::PatchType::kMerge, merge_patch, Plain()).status();
+}
+
+void KubeCluster::NodeEvent(bool warning, const std::string& name, const std::string& reason, const std::string& note) {
+  Event(warning, {"v1", "Node", "", name, name}, reason, "Install", note);  // as the kubelet does: a node's events carry its name as uid
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,38 @@
+// Where things lie on the node (runtime/protocol.h), with roots that tests replace. Ids from outside must pass IsSafeName first.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "runtime/protocol.h"
+
+namespace holdfast::agent {
+
+struct Layout {
+  std::string run = runtime::kRunDir;
+  std::string state = runtime::kStateDir;
+  std::string kubelet = "/var/lib/kubelet";
+
+  std::string Socket() const { return run + "/agent.sock"; }
+  std::string Containers() const { return run + "/containers"; }
+  std::string IntentFile(const std::string& container_id) const { return Containers() + "/" + container_id + ".json"; }
+  // An intent being undone: holdfast-runc no longer sees it, so `resume` works again, and a crash still leaves a trace of the container.
+  std::string ThawingFile(const std::string& container_id) const { return Containers() + "/" + container_id + ".thawing"; }
+  std::string PodFile(const std::string& pod_uid) const { return run + "/pods/" + pod_uid + ".json"; }
+  std::string RestoredMark(const std::string& container_id) const { return run + "/restored/" + container_id; }
+  std::string WaitFolder(const std::string& pod_uid) const { return run + "/wait/" + pod_uid; }
+  // Locked by a running `holdfast-runc dump`, with its process id inside: tells a restarted agent that the dump goes on.
+  std::string PodLock(const std::string& pod_uid) const { return run + "/locks/" + pod_uid; }  // holdfast-runc's own
+  std::string DumpLock(const std::string& checkpoint_uid) const { return run + "/dumps/" + checkpoint_uid + ".lock"; }
+  std::string Landing(const std::string& checkpoint_uid) const { return state + "/landing/" + checkpoint_uid; }
+  std::string JournalFolder() const { return state + "/journal"; }
+  std::string RestoreFolder(const std::string& pod_uid) const { return state + "/restore/" + pod_uid; }
+  std::string RestoreFile(const std::string& pod_uid) const { return state + "/restore/" + pod_uid + ".json"; }
+  std::string EmptyDir(const std::string& pod_uid, const std::string& volume) const {
+    return kubelet + "/pods/" + pod_uid + "/volumes/kubernetes.io~empty-dir/" + volume;
+  }
+  // Makes every folder, 0700, but wait/, which pods see through their mount.
+  Status Make() const;
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,215 @@
+#include "agent/restore_state.h"
+
+#include <algorithm>
+#include <array>
+
+#include "api/checkpoint.h"
+#include "base/file.h"
+
+namespace holdfast::agent {
+namespace {
+
+constexpr std::array<std::string_view, 4> kPhases = {"Waiting", "Fetching", "Ready", "Cold"};
+constexpr std::array<std::string_view, 4> kStates = {"Pending", "Trying", "Restored", "Cold"};
+
+template <class Enum, size_t N>
+bool Read(const std::array<std::string_view, N>& names, const std::string& text, Enum* out) {
+  for (size_t i = 0; i < N; ++i) {
+    if (names[i] == text) return *out = static_cast<Enum>(i), true;
+  }
+  return false;
+}
+
+runtime::CreateAnswer Answer(const std::string& action, const std::string& reason) {
+  runtime::CreateAnswer answer;
+  answer.action = action;
+  answer.reason = reason;
+  return answer;
+}
+
+const kube::Container* Named(const std::vector<kube::Container>& containers, const std::string& name) {
+  for (const kube::Container& container : containers) {
+    if (container.name == name) return &container;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Json RestoreState::ToJson() const {
+  Json list = Json::object();
+  for (const auto& [name, c] : containers) {
+    list[name] = {{"state", kStates[static_cast<size_t>(c.state)]},
+                  {"attempts", c.attempts},
+                  {"id", c.id},
+                  {"seconds", c.seconds},
+                  {"message", c.message}};
+  }
+  return {{"podUID", pod_uid},
+          {"namespace", ns},
+          {"pod", pod},
+          {"checkpoint", checkpoint},
+          {"checkpointUID", checkpoint_uid},
+          {"fromNode", from_node},
+          {"takenAt", taken_at},
+          {"frozenMs", frozen_ms},
+          {"seenUnixMs", seen_unix_ms},
+          {"fetchFailures", fetch_failures},
+          {"phase", kPhases[static_cast<size_t>(phase)]},
+          {"coldReason", cold_reason},
+          {"containers", list},
+          {"volumes", volumes},
+          {"established", established},
+          {"reported", reported}};
+}
+
+Result<RestoreState> RestoreState::FromJson(const Json& json) {
+  RestoreState s;
+  s.pod_uid = GetString(json, {"podUID"});
+  s.ns = GetString(json, {"namespace"});
+  s.pod = GetString(json, {"pod"});
+  s.checkpoint = GetString(json, {"checkpoint"});
+  s.checkpoint_uid = GetString(json, {"checkpointUID"});
+  for (const std::string* name : {&s.pod_uid, &s.ns, &s.pod, &s.checkpoint}) {
+    if (!IsSafeName(*name)) return Status(Code::kDataLoss, "not a restore state: a name is missing or unsafe");
+  }
+  if (!Read(kPhases, GetString(json, {"phase"}), &s.phase)) return Status(Code::kDataLoss, "not a restore state: unknown phase");
+  s.from_node = GetString(json, {"fromNode"});
+  s.taken_at = GetString(json, {"takenAt"});
+  s.frozen_ms = GetInt(json, {"frozenMs"});
+  s.seen_unix_ms = GetInt(json, {"seenUnixMs"});
+  s.fetch_failures = static_cast<int>(GetInt(json, {"fetchFailures"}));
+  s.cold_reason = GetString(json, {"coldReason"});
+  s.established = GetString(json, {"established"}, "KeepLoopback");
+  s.reported = GetBool(json, {"reported"});
+  for (const auto& [name, c] : GetObject(json, {"containers"}).items()) {
+    RestoreContainer out;
+    if (!IsSafeName(name) || !Read(kStates, GetString(c, {"state"}), &out.state)) {
+      return Status(Code::kDataLoss, "not a restore state: a container cannot be read");
+    }
+    out.attempts = static_cast<int>(GetInt(c, {"attempts"}));
+    out.id = GetString(c, {"id"});
+    out.seconds = GetDouble(c, {"seconds"});
+    out.message = GetString(c, {"message"});
+    s.containers[name] = std::move(out);
+  }
+  for (const Json& v : GetArray(json, {"volumes"})) {
+    if (v.is_string() && IsSafeName(v.get_ref<const std::string&>())) s.volumes.push_back(v.get<std::string>());
+  }
+  return s;
+}
+
+Status RestoreState::Save(const Layout& layout) const {
+  if (!IsSafeName(pod_uid)) return Status(Code::kInvalidArgument, "unsafe pod uid");
+  return WriteFileDurably(layout.RestoreFile(pod_uid), DumpJson(ToJson()));
+}
+
+Result<RestoreState> RestoreState::Load(const Layout& layout, const std::string& pod_uid) {
+  if (!IsSafeName(pod_uid)) return Status(Code::kInvalidArgument, "unsafe pod uid");
+  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(layout.RestoreFile(pod_uid), 1 << 20));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(text));
+  HF_ASSIGN_OR_RETURN(RestoreState state, FromJson(json));
+  if (state.pod_uid != pod_uid) return Status(Code::kDataLoss, "restore state " + pod_uid + " is of another pod");
+  return state;
+}
+
+bool RestoreState::settled() const {
+  if (phase == Phase::kCold) return true;
+  return phase == Phase::kReady && std::all_of(containers.begin(), containers.end(), [](const auto& c) {
+           return c.second.state == ContainerRestore::kRestored || c.second.state == ContainerRestore::kCold;
+         });
+}
+
+bool RestoreState::restored() const {
+  return phase == Phase::kReady && !containers.empty() &&
+         std::all_of(containers.begin(), containers.end(), [](const auto& c) { return c.second.state == ContainerRestore::kRestored; });
+}
+
+double RestoreState::seconds() const {
+  double longest = 0;
+  for (const auto& [name, c] : containers) longest = std::max(longest, c.seconds);
+  return longest;
+}
+
+bool AsksForRestore(const kube::Pod& pod) {
+  return pod.runtime_class == api::kRuntimeClass && IsSafeName(pod.meta.Annotation(api::kRestore)) && IsSafeName(pod.meta.uid);
+}
+
+bool WasLetGoCold(const kube::Pod& pod) {
+  return pod.runtime_class == api::kRuntimeClass && pod.meta.Annotation(api::kRestore).empty() && IsSafeName(pod.meta.uid) &&
+         Named(pod.init_containers, runtime::kWaitContainer) != nullptr;
+}
+
+CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
+                            const Layout& layout) {
+  using Phase = RestoreState::Phase;
+  if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
+  if (const kube::Container* init = Named(pod.init_containers, question.container)) {
+    if (init->restart_always) return {Answer("cold", "a sidecar starts anew"), ""};
+    if (state.phase == Phase::kCold) return {Answer("cold", state.cold_reason), ""};
+    if (state.phase != Phase::kReady) return {};
+    return {Answer("skip", "what it prepared is in the checkpoint"), ""};
+  }
+  if (Named(pod.containers, question.container) == nullptr) return {Answer("cold", "it is no regular container of the pod"), ""};
+  auto at = state.containers.find(question.container);
+  if (at != state.containers.end()) {
+    RestoreContainer& c = at->second;
+    if (c.state == ContainerRestore::kTrying && c.id != question.container_id) {
+      c.state = previous_lived ? ContainerRestore::kRestored : ContainerRestore::kPending;
+    }
+    if (c.state == ContainerRestore::kRestored) {
+      return {
+          Answer("cold", "it was restored once already"),
+          "container " + question.container + " restarted cold: it had been restored from " + state.checkpoint + " and has ended since"};
+    }
+    if (c.state == ContainerRestore::kCold) return {Answer("cold", "restoring failed: " + c.message), ""};
+  }
+  if (state.phase == Phase::kCold) return {Answer("cold", state.cold_reason), ""};
+  if (state.phase != Phase::kReady) return {};
+  if (at == state.containers.end()) return {Answer("cold", "it is not in the checkpoint"), ""};
+  RestoreContainer& c = at->second;
+  if (c.attempts >= kRestoreAttempts) {  // the outcome of the last try was lost
+    c.state = ContainerRestore::kCold;
+    return {Answer("cold", "restoring failed: " + c.message),
+            "container " + question.container + " starts cold after " + std::to_string(c.attempts) + " failed restores"};
+  }
+  c.attempts += 1;
+  c.state = ContainerRestore::kTrying;
+  c.id = question.container_id;
+  runtime::CreateAnswer answer = Answer("restore", "");
+  answer.dir = layout.RestoreFolder(state.pod_uid);
+  answer.container = question.container;
+  answer.established = state.established;
+  // Volumes go back before the first process sees them, and never again after one may have written to them.
+  answer.first = std::none_of(state.containers.begin(), state.containers.end(),
+                              [](const auto& other) { return other.second.state == ContainerRestore::kRestored; });
+  for (const kube::Volume& volume : pod.volumes) {
+    if (volume.type == "emptyDir" && std::find(state.volumes.begin(), state.volumes.end(), volume.name) != state.volumes.end()) {
+      answer.volumes.push_back({volume.name, layout.EmptyDir(state.pod_uid, volume.name)});
+    }
+  }
+  return {answer, ""};
+}
+
+runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreOutcome& outcome) {
+  auto at = state.containers.find(outcome.container);
+  if (at == state.containers.end()) return Answer(outcome.ok ? "restore" : "refuse", "no restore of this container is known");
+  RestoreContainer& c = at->second;
+  if (c.state != ContainerRestore::kTrying || c.id != outcome.container_id) {
+    return Answer(c.state == ContainerRestore::kCold ? "cold" : outcome.ok ? "restore" : "refuse", "this try is not the current one");
+  }
+  if (outcome.ok) {
+    c.state = ContainerRestore::kRestored;
+    c.seconds = outcome.seconds;
+    return Answer("restore", "");
+  }
+  c.message = outcome.message.substr(0, 1000);
+  if (c.attempts < kRestoreAttempts) {
+    c.state = ContainerRestore::kPending;
+    return Answer("refuse", "restore " + std::to_string(c.attempts) + " of " + std::to_string(kRestoreAttempts) + " failed: " + c.message);
+  }
+  c.state = ContainerRestore::kCold;
+  return Answer("cold", "restoring failed " + std::to_string(c.attempts) + " times: " + c.message);
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,77 @@
+// What is known of one pod that is to be restored here, as it stands in restore/<pod uid>.json, and the decisions over it. Pure but for
+// Save and Load.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/layout.h"
+#include "base/json.h"
+#include "kube/objects.h"
+#include "runtime/protocol.h"
+
+namespace holdfast::agent {
+
+enum class ContainerRestore {
+  kPending,   // not asked for yet, or its last try failed
+  kTrying,    // holdfast-runc was told to restore it and has not said how it went
+  kRestored,  // once; every later create of it starts cold
+  kCold,
+};
+
+struct RestoreContainer {
+  ContainerRestore state = ContainerRestore::kPending;
+  int attempts = 0;
+  std::string id;  // of the last try
+  double seconds = 0;
+  std::string message;  // of the last failure
+};
+
+struct RestoreState {
+  enum class Phase { kWaiting, kFetching, kReady, kCold };
+  std::string pod_uid, ns, pod;
+  std::string checkpoint, checkpoint_uid;  // the uid once status.claim gave it to this pod
+  std::string from_node, taken_at;
+  int64_t frozen_ms = 0;
+  int64_t seen_unix_ms = 0;
+  int fetch_failures = 0;
+  Phase phase = Phase::kWaiting;
+  std::string cold_reason;
+  std::map<std::string, RestoreContainer> containers;  // the restorable ones of the checkpoint; known from kReady on
+  std::vector<std::string> volumes;                    // names of the checkpoint's emptyDirs
+  std::string established = "KeepLoopback";
+  bool reported = false;
+
+  Json ToJson() const;
+  static Result<RestoreState> FromJson(const Json& json);
+  Status Save(const Layout& layout) const;
+  static Result<RestoreState> Load(const Layout& layout, const std::string& pod_uid);
+
+  bool settled() const;    // every container was restored or started cold
+  bool restored() const;   // settled, and none of them cold
+  double seconds() const;  // the longest restore
+};
+
+inline constexpr int kRestoreAttempts = 3;
+
+// True when the pod asks for a restore: our RuntimeClass and a plausible annotation. It is not an authority yet.
+bool AsksForRestore(const kube::Pod& pod);
+// True when the pod was admitted to wait for a restore, and was then let go without a checkpoint: its init container must be told.
+bool WasLetGoCold(const kube::Pod& pod);
+
+struct CreateDecision {
+  std::optional<runtime::CreateAnswer> answer;  // nothing: not known yet, ask again when the state has changed
+  std::string event;                            // for the pod, when what is answered must not go unseen
+};
+
+// What `create` shall do. `previous_lived`: a container of an earlier try, whose outcome was never told, has run. Changes `state` when a
+// try begins or a lost outcome becomes known; the caller saves it before it answers.
+CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
+                            const Layout& layout);
+
+// What the outcome of a try means: the answer for holdfast-runc.
+runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreOutcome& outcome);
+
+}  // namespace holdfast::agent

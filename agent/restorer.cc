@@ -1,0 +1,295 @@
+#include "agent/restorer.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace holdfast::agent {
+
+using std::chrono::milliseconds;
+using Phase = RestoreState::Phase;
+
+namespace {
+
+constexpr int kFetchAttempts = 3;  // of damaged or missing content; a store that does not answer is asked until the deadline
+
+std::optional<Duration> Later(Duration duration) { return duration; }
+std::optional<Duration> Done() { return std::nullopt; }
+
+}  // namespace
+
+Restorer::Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, storage::Store& store, Cluster& cluster,
+                   Metrics& metrics, Clock& clock)
+    : options_(std::move(options)),
+      layout_(std::move(layout)),
+      journal_(journal),
+      node_(node),
+      store_(store),
+      cluster_(cluster),
+      metrics_(metrics),
+      clock_(clock) {}
+
+int64_t Restorer::NowMs() const { return std::chrono::duration_cast<milliseconds>(clock_.Wall().time_since_epoch()).count(); }
+
+std::vector<std::string> Restorer::Recover() {
+  std::vector<std::string> keys;
+  Result<std::vector<std::string>> names = ListDir(layout_.state + "/restore");
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
+    const bool state_file = name.ends_with(".json");
+    const std::string uid = state_file ? name.substr(0, name.size() - 5) : name;
+    if (!state_file) {
+      if (Exists(layout_.RestoreFile(uid))) continue;
+      Status removed = RemoveAll(layout_.RestoreFolder(uid));
+      if (!removed.ok()) LogWarning("cannot remove an old restore folder", {{"pod_uid", uid}, {"error", removed.message()}});
+      continue;
+    }
+    Result<RestoreState> state = RestoreState::Load(layout_, uid);
+    if (!state.ok()) {
+      LogError("a restore state cannot be read", {{"file", name}, {"error", state.status().message()}});
+      continue;
+    }
+    auto record = std::make_shared<Record>();
+    record->state = std::move(*state);
+    keys.push_back(record->state.ns + "/" + record->state.pod);
+    std::lock_guard lock(mutex_);
+    records_[uid] = record;
+  }
+  names = ListDir(layout_.run + "/wait");
+  for (const std::string& uid : names.ok() ? *names : std::vector<std::string>{}) {
+    if (Find(uid) != nullptr) continue;
+    Status removed = RemoveAll(layout_.WaitFolder(uid));
+    if (!removed.ok()) LogWarning("cannot remove an old wait folder", {{"pod_uid", uid}, {"error", removed.message()}});
+  }
+  return keys;
+}
+
+Restorer::RecordPtr Restorer::Find(const std::string& pod_uid) {
+  std::lock_guard lock(mutex_);
+  auto at = records_.find(pod_uid);
+  return at == records_.end() ? nullptr : at->second;
+}
+
+Restorer::RecordPtr Restorer::For(const kube::Pod& pod) {
+  RecordPtr record;
+  {
+    std::lock_guard lock(mutex_);
+    RecordPtr& slot = records_[pod.meta.uid];
+    if (slot != nullptr) return slot;
+    slot = std::make_shared<Record>();
+    record = slot;
+    RestoreState& state = record->state;
+    state.pod_uid = pod.meta.uid;
+    state.ns = pod.meta.ns;
+    state.pod = pod.meta.name;
+    state.checkpoint = pod.meta.Annotation(api::kRestore);
+    state.seen_unix_ms = NowMs();
+    if (WasLetGoCold(pod)) {
+      state.phase = Phase::kCold;
+      state.cold_reason = "no checkpoint was given to this pod";
+      state.reported = true;  // by the controller, which let it go
+    }
+  }
+  std::lock_guard lock(record->mutex);
+  Status saved = record->state.Save(layout_);
+  if (!saved.ok()) LogError("cannot write a restore state", {{"pod", pod.meta.Key()}, {"error", saved.message()}});
+  if (record->state.phase == Phase::kCold) {
+    Tell(*record, "cold", record->state.cold_reason);
+    return record;
+  }
+  Tell(*record, "waiting", "checkpoint " + record->state.checkpoint);
+  LogInfo("a pod is to be restored here", {{"pod", pod.meta.Key()}, {"pod_uid", pod.meta.uid}, {"checkpoint", record->state.checkpoint}});
+  return record;
+}
+
+Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_token stop) {
+  const kube::ObjectKey name = kube::ObjectKey::Parse(key);
+  Result<kube::Pod> pod = cluster_.CachedPod(name.ns, name.name);
+  if (pod.status().code() == Code::kNotFound) {
+    ForgetPods(key, "");
+    return Done();
+  }
+  if (!pod.ok()) return pod.status();
+  ForgetPods(key, pod->meta.uid);
+  if (pod->node_name != options_.node_name || pod->phase == "Succeeded" || pod->phase == "Failed") return Done();
+  if (!AsksForRestore(*pod) && !WasLetGoCold(*pod)) return Done();
+  RecordPtr record = For(*pod);
+  Phase phase;
+  {
+    std::lock_guard lock(record->mutex);
+    phase = record->state.phase;
+  }
+  if (phase == Phase::kWaiting || phase == Phase::kFetching) return Prepare(*record, *pod, stop);
+  bool settled = false, reported = false;
+  {
+    std::lock_guard lock(record->mutex);
+    settled = record->state.settled();
+    reported = record->state.reported;
+    if (record->wait_state.empty()) {  // this process has not written it yet
+      if (phase == Phase::kReady) Tell(*record, "ready", "");
+      if (phase == Phase::kCold) Tell(*record, "cold", record->state.cold_reason);
+    }
+  }
+  if (!settled) return Done();
+  if (!reported) HF_RETURN_IF_ERROR(Report(*record));
+  HF_RETURN_IF_ERROR(RemoveAll(layout_.RestoreFolder(pod->meta.uid)));
+  // holdfast-wait may still have to read that it need not wait any longer.
+  bool waited = phase == Phase::kReady;
+  for (const kube::ContainerStatus& status : pod->container_statuses) waited = waited || status.running || status.terminated;
+  if (!waited) return Done();
+  HF_RETURN_IF_ERROR(RemoveAll(layout_.WaitFolder(pod->meta.uid)));
+  return Done();
+}
+
+// From "seen" to "its images are here", a step at a time.
+Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Pod& pod, std::stop_token stop) {
+  const int64_t waited_ms = NowMs() - record.state.seen_unix_ms;  // written once, before this record was shared
+  const bool late = milliseconds(waited_ms) >= options_.deadline;
+  const std::string name = pod.meta.Annotation(api::kRestore);
+  Result<api::Checkpoint> cp = cluster_.GetCheckpoint(pod.meta.ns, name);
+  if (cp.status().code() == Code::kNotFound) {
+    GoCold(record, "checkpoint " + name + " does not exist");
+    return Later(Duration(0));
+  }
+  if (!cp.ok()) {
+    if (late) {
+      GoCold(record, "checkpoint " + name + " could not be read from the API server: " + cp.status().message());
+      return Later(Duration(0));
+    }
+    return Later(options_.again);
+  }
+  if (!cp->status.claim || cp->status.claim->pod_uid != pod.meta.uid) {
+    if (milliseconds(waited_ms) < options_.claim_within) {
+      std::lock_guard lock(record.mutex);
+      Tell(record, "waiting", "checkpoint " + name + " is not given to this pod yet");
+      return Later(options_.again);
+    }
+    GoCold(record, "checkpoint " + name + " was not given to this pod" +
+                       (cp->status.claim ? " but to " + cp->status.claim->pod_name : std::string()) + " (status.claim)");
+    return Later(Duration(0));
+  }
+  if (cp->status.phase == api::Phase::kReady) {
+    if (late) {
+      GoCold(record, "checkpoint " + name + " was not here in time");
+      return Later(Duration(0));
+    }
+    return Bring(record, pod, *cp, stop);
+  }
+  if (cp->status.phase == api::Phase::kFailed || cp->status.phase == api::Phase::kDeleting || late) {
+    const api::Condition* ready = cp->Ready();
+    GoCold(record, "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)) +
+                       (ready != nullptr && !ready->message.empty() ? ": " + ready->message : std::string()));
+    return Later(Duration(0));
+  }
+  std::lock_guard lock(record.mutex);
+  Tell(record, "waiting", "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)));
+  return Later(options_.again);
+}
+
+Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& cp, std::stop_token stop) {
+  const std::string dir = layout_.RestoreFolder(pod.meta.uid);
+  if (!IsSafeName(cp.meta.uid) || !IsSafeName(cp.status.manifest_id)) {
+    GoCold(record, "checkpoint " + cp.meta.name + " names no manifest");
+    return Later(Duration(0));
+  }
+  {
+    std::lock_guard lock(record.mutex);
+    record.state.checkpoint_uid = cp.meta.uid;
+    record.state.phase = Phase::kFetching;
+    HF_RETURN_IF_ERROR(record.state.Save(layout_));
+    Tell(record, "fetching", "");
+  }
+  const MonoTime began = clock_.Mono();
+  Status here = TakeFromLanding(cp.meta.uid, dir);
+  if (!here.ok()) {
+    storage::IngestOptions fetch;
+    fetch.stop = stop;
+    MonoTime told = began;
+    std::mutex told_mutex;
+    fetch.progress = [&](const storage::Progress& progress) {
+      {
+        std::lock_guard lock(told_mutex);
+        if (clock_.Mono() - told < milliseconds(200)) return;
+        told = clock_.Mono();
+      }
+      std::lock_guard lock(record.mutex);
+      Tell(record, "fetching", "", static_cast<int64_t>(progress.bytes), static_cast<int64_t>(progress.total));
+    };
+    here = options_.fetch(store_, cp.status.manifest_id, dir, fetch);
+  }
+  if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
+  if (!here.ok()) {
+    LogWarning("cannot fetch a checkpoint", {{"pod", pod.meta.Key()}, {"checkpoint", cp.meta.name}, {"error", here.message()}});
+    const bool may_pass =
+        here.code() == Code::kUnavailable || here.code() == Code::kDeadlineExceeded || here.code() == Code::kUnauthenticated;
+    if (!may_pass) {
+      int failures = 0;
+      {
+        std::lock_guard lock(record.mutex);
+        failures = ++record.state.fetch_failures;
+        HF_RETURN_IF_ERROR(record.state.Save(layout_));
+      }
+      if (failures >= kFetchAttempts) {
+        GoCold(record, "checkpoint " + cp.meta.name + " could not be fetched: " + here.message());
+        return Later(Duration(0));
+      }
+    }
+    return Later(options_.again);
+  }
+  metrics_.Fetched(std::chrono::duration<double>(clock_.Mono() - began).count(),
+                   static_cast<double>(cp.status.memory_bytes + cp.status.files_bytes));
+  std::unique_lock lock(record.mutex);
+  Status read = ReadLayout(record.state, cp);
+  if (!read.ok()) {
+    lock.unlock();
+    GoCold(record, "checkpoint " + cp.meta.name + " cannot be restored: " + read.message());
+    return Later(Duration(0));
+  }
+  record.state.phase = Phase::kReady;
+  HF_RETURN_IF_ERROR(record.state.Save(layout_));
+  Tell(record, "ready", "");
+  record.changed.notify_all();
+  LogInfo("a checkpoint is here", {{"pod", pod.meta.Key()}, {"checkpoint", cp.meta.name}});
+  return Done();
+}
+
+// What the fetched files say about how they are to be restored.
+Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
+  const std::string dir = layout_.RestoreFolder(state.pod_uid);
+  if (!Exists(dir + "/result.json")) return Status(Code::kDataLoss, "result.json is missing");
+  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(dir + "/result.json", 1 << 20));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(text));
+  HF_ASSIGN_OR_RETURN(runtime::DumpResult result, runtime::DumpResult::FromJson(json));
+  state.frozen_ms = result.frozen_ms;
+  state.from_node = cp.status.node_name;
+  state.taken_at = cp.status.completed_at;
+  state.containers.clear();
+  std::string why = "it holds no container that can be restored";
+  for (const api::CheckpointContainer& c : cp.status.containers) {
+    if (!c.restorable || !IsSafeName(c.name)) {
+      if (!c.reason.empty()) why = "container " + c.name + ": " + c.reason;
+      continue;
+    }
+    if (!Exists(dir + "/" + c.name + "/images/inventory.img"))
+      return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
+    state.containers[c.name] = {};
+  }
+  if (state.containers.empty()) return Status(Code::kUnsupported, why);
+  if (Result<std::string> asked = ReadFile(dir + "/request.json", 1 << 20); asked.ok()) {
+    Result<Json> request_json = ParseJson(*asked);
+    Result<runtime::DumpRequest> request =
+        request_json.ok() ? runtime::DumpRequest::FromJson(*request_json) : Result<runtime::DumpRequest>(request_json.status());
+    if (!request.ok()) return request.status();
+    state.established = request->established;
+    state.volumes.clear();
+    for (const runtime::DumpVolume& volume : request->volumes) state.volumes.push_back(volume.name);
+  }
+  return Status::Ok();
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,77 @@
+// Brings claimed checkpoints to this node for its pods, and answers holdfast-runc's questions about them.
+//
+// A pod's annotation only says where to look: what counts is that the Checkpoint's status.claim names this pod's uid, read live. Run is
+// called for one pod at a time (by key), Create and Outcome from any thread; they never wait longer than `answer_within`.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "agent/cluster.h"
+#include "agent/journal.h"
+#include "agent/metrics.h"
+#include "agent/node.h"
+#include "agent/restore_state.h"
+#include "storage/store.h"
+
+namespace holdfast::agent {
+
+struct RestorerOptions {
+  std::string node_name;
+  Duration deadline = std::chrono::minutes(5);       // from the moment that the pod is seen; then it starts cold and says so
+  Duration claim_within = std::chrono::seconds(60);  // a claim that is not this pod's by then never will be
+  Duration answer_within = std::chrono::seconds(8);  // below holdfast-runc's own limit of 10 s
+  Duration again = std::chrono::milliseconds(500);
+  std::function<Status(storage::Store&, const std::string&, const std::string&, const storage::IngestOptions&)> fetch;
+  std::function<void(const std::string& pod_key)> enqueue;  // asks for a Run soon
+};
+
+class Restorer {
+ public:
+  Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, storage::Store& store, Cluster& cluster, Metrics& metrics,
+           Clock& clock);
+
+  // Once, before anything else: reads the states that an earlier process left. Returns the keys of their pods.
+  std::vector<std::string> Recover();
+  // `key` is namespace/name. Nothing: done until the pod changes.
+  Result<std::optional<Duration>> Run(const std::string& key, std::stop_token stop);
+  runtime::CreateAnswer Create(const runtime::CreateQuestion& question, std::stop_token stop);
+  runtime::CreateAnswer Outcome(const runtime::RestoreOutcome& outcome);
+
+ private:
+  struct Record {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    RestoreState state;
+    std::string wait_state;  // as last written
+  };
+  using RecordPtr = std::shared_ptr<Record>;
+
+  RecordPtr Find(const std::string& pod_uid);
+  RecordPtr For(const kube::Pod& pod);
+  Result<std::optional<Duration>> Prepare(Record& record, const kube::Pod& pod, std::stop_token stop);
+  Result<std::optional<Duration>> Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& checkpoint, std::stop_token stop);
+  Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& dir);
+  Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);
+  void GoCold(Record& record, const std::string& reason);
+  Status Report(Record& record);
+  void Tell(Record& record, const std::string& state, const std::string& message, int64_t bytes = 0, int64_t total = 0);  // record locked
+  void ForgetPods(const std::string& key, const std::string& but_uid);
+  int64_t NowMs() const;
+
+  const RestorerOptions options_;
+  const Layout layout_;
+  Journal& journal_;
+  Node& node_;
+  storage::Store& store_;
+  Cluster& cluster_;
+  Metrics& metrics_;
+  Clock& clock_;
+  std::mutex mutex_;
+  std::map<std::string, RecordPtr> records_;  // by pod uid
+};
+
+}  // namespace holdfast::agent

@@ -1,0 +1,247 @@
+// The restorer's answers to holdfast-runc, its reports, and what it removes.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "agent/restorer.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace holdfast::agent {
+
+using Phase = RestoreState::Phase;
+
+namespace {
+
+runtime::CreateAnswer Say(const std::string& action, const std::string& reason) {
+  runtime::CreateAnswer answer;
+  answer.action = action;
+  answer.reason = reason;
+  return answer;
+}
+
+std::string Ago(const std::string& then, WallTime now) {
+  std::optional<WallTime> at = ParseTime(then);
+  if (!at || *at > now) return "";
+  return ", " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - *at).count()) + " s ago";
+}
+
+}  // namespace
+
+runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, std::stop_token stop) {
+  const MonoTime until = clock_.Mono() + options_.answer_within;
+  if (!IsSafeName(question.pod_uid) || !IsSafeName(question.container) || !IsSafeName(question.container_id)) {
+    return Say("refuse", "the question names no container");
+  }
+  // The kubelet may know the pod before this node's watch does; and a new process before its first list.
+  Result<kube::Pod> pod = Status(Code::kUnavailable, "not asked");
+  bool asked_live = false;
+  while (true) {
+    pod = cluster_.CachedPod(question.ns, question.pod);
+    if (pod.ok() && pod->meta.uid == question.pod_uid) break;
+    if (!asked_live || clock_.Mono() >= until) pod = cluster_.GetPod(question.ns, question.pod);
+    asked_live = true;
+    if (pod.ok() && pod->meta.uid == question.pod_uid) break;
+    if (clock_.Mono() >= until || !clock_.Sleep(std::chrono::milliseconds(100), stop)) {
+      return Say("refuse", "pod " + question.ns + "/" + question.pod + " with uid " + question.pod_uid + " is not known to holdfast-agent");
+    }
+  }
+  if (!AsksForRestore(*pod)) return Say("cold", "no restore was asked for");
+  RecordPtr record = For(*pod);
+  options_.enqueue(pod->meta.Key());
+
+  CreateDecision decision;
+  RestoreState before;
+  {
+    std::unique_lock lock(record->mutex);
+    bool previous_lived = false;
+    auto at = record->state.containers.find(question.container);
+    if (at != record->state.containers.end() && at->second.state == ContainerRestore::kTrying && at->second.id != question.container_id) {
+      // A failed try leaves no container behind, so one that exists, or is marked, was restored and has run.
+      Result<ContainerState> state = node_.StateOf(at->second.id);
+      if (!state.ok()) return Say("refuse", "whether the last restore succeeded is not known: " + state.status().message());
+      previous_lived = *state != ContainerState::kGone || Exists(layout_.RestoredMark(at->second.id));
+    }
+    if (question.container == runtime::kWaitContainer) {
+      // Its folder is mounted when it is created, also when the sandbox is made anew long after the restore.
+      record->wait_state.clear();
+      const RestoreState& s = record->state;
+      if (s.phase == Phase::kReady)
+        Tell(*record, "ready", "");
+      else if (s.phase == Phase::kCold)
+        Tell(*record, "cold", s.cold_reason);
+      else
+        Tell(*record, "waiting", "checkpoint " + s.checkpoint);
+    }
+    // May be called more often than it says yes, but decides once: a decision counts a try.
+    auto known = [&] {
+      if (decision.answer) return true;
+      before = record->state;
+      decision = DecideCreate(record->state, *pod, question, previous_lived, layout_);
+      return decision.answer.has_value();
+    };
+    if (!clock_.WaitUntil(lock, record->changed, until, stop, known)) {
+      return Say("refuse", "the checkpoint " + record->state.checkpoint + " is not here yet");
+    }
+    Status saved = record->state.Save(layout_);
+    if (!saved.ok()) {
+      record->state = before;  // a try that is not written down must not begin: it could be made twice
+      return Say("refuse", "the agent cannot write down the restore: " + saved.message());
+    }
+  }
+  if (!decision.event.empty()) cluster_.PodEvent(true, pod->meta.ns, pod->meta.name, pod->meta.uid, "RestartedCold", decision.event);
+  options_.enqueue(pod->meta.Key());
+  LogInfo("create", {{"pod", pod->meta.Key()},
+                     {"container", question.container},
+                     {"action", decision.answer->action},
+                     {"reason", decision.answer->reason},
+                     {"checkpoint", pod->meta.Annotation(api::kRestore)}});
+  HF_FAULT_POINT("agent.before_restore_answer");
+  return *decision.answer;
+}
+
+runtime::CreateAnswer Restorer::Outcome(const runtime::RestoreOutcome& outcome) {
+  RecordPtr record = Find(outcome.pod_uid);
+  if (record == nullptr) return Say(outcome.ok ? "restore" : "refuse", "no restore of this pod is known");
+  runtime::CreateAnswer answer;
+  std::string key;
+  {
+    std::lock_guard lock(record->mutex);
+    answer = DecideOutcome(record->state, outcome);
+    key = record->state.ns + "/" + record->state.pod;
+    Status saved = record->state.Save(layout_);
+    if (!saved.ok()) LogError("cannot write down a restore's outcome", {{"pod", key}, {"error", saved.message()}});
+    if (!outcome.ok) {
+      cluster_.PodEvent(true, record->state.ns, record->state.pod, outcome.pod_uid, "RestoreFailed",
+                        "container " + outcome.container + ": " + answer.reason);
+    }
+  }
+  if (outcome.ok)
+    metrics_.Restored("Restored", outcome.seconds);
+  else
+    metrics_.Restored(answer.action == "cold" ? "ColdStart" : "Failed", outcome.seconds);
+  LogInfo("restored", {{"pod", key},
+                       {"container", outcome.container},
+                       {"ok", outcome.ok},
+                       {"seconds", outcome.seconds},
+                       {"answer", answer.action},
+                       {"message", outcome.message}});
+  options_.enqueue(key);
+  return answer;
+}
+
+void Restorer::GoCold(Record& record, const std::string& reason) {
+  std::lock_guard lock(record.mutex);
+  record.state.phase = Phase::kCold;
+  record.state.cold_reason = reason;
+  Status saved = record.state.Save(layout_);
+  if (!saved.ok()) LogError("cannot write a restore state", {{"pod", record.state.pod}, {"error", saved.message()}});
+  Tell(record, "cold", reason);
+  record.changed.notify_all();
+  metrics_.Restored("ColdStart", 0);
+  LogWarning("a pod starts cold",
+             {{"pod", record.state.ns + "/" + record.state.pod}, {"checkpoint", record.state.checkpoint}, {"reason", reason}});
+}
+
+// Once, when every container was restored or started cold: on the pod as an event, on the Checkpoint in status.restores.
+Status Restorer::Report(Record& record) {
+  RestoreState s;
+  {
+    std::lock_guard lock(record.mutex);
+    s = record.state;
+  }
+  api::Restore restore;
+  restore.pod_name = s.pod;
+  restore.node = options_.node_name;
+  restore.at = FormatTime(clock_.Wall());
+  restore.outcome = s.restored() ? "Restored" : "ColdStart";
+  restore.seconds = s.seconds();
+  restore.reason = s.cold_reason;
+  for (const auto& [name, c] : s.containers) {
+    if (c.state == ContainerRestore::kCold)
+      restore.reason += (restore.reason.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
+  }
+  restore.reason = restore.reason.substr(0, 4000);  // the CRD takes 4096
+  if (!s.checkpoint_uid.empty()) {
+    Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
+    if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;
+  }
+  if (s.restored()) {
+    char frozen[64];
+    std::snprintf(frozen, sizeof frozen, ", frozen for %.2f s, restored in %.2f s", static_cast<double>(s.frozen_ms) / 1e3, s.seconds());
+    cluster_.PodEvent(false, s.ns, s.pod, s.pod_uid, "Restored",
+                      "from checkpoint " + s.checkpoint + " taken on node " + s.from_node + Ago(s.taken_at, clock_.Wall()) + frozen);
+  } else {
+    cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "ColdStart", "not restored from checkpoint " + s.checkpoint + ": " + restore.reason);
+  }
+  std::lock_guard lock(record.mutex);
+  record.state.reported = true;
+  return record.state.Save(layout_);
+}
+
+// For holdfast-wait in the pod. Losing one only delays what is shown.
+void Restorer::Tell(Record& record, const std::string& state, const std::string& message, int64_t bytes, int64_t total) {
+  runtime::WaitState wait;
+  wait.state = state;
+  wait.message = message;
+  wait.bytes = bytes;
+  wait.total = total;
+  const std::string text = DumpJson(wait.ToJson());
+  if (text == record.wait_state) return;
+  const std::string folder = layout_.WaitFolder(record.state.pod_uid);
+  Status written = MakeDirs(folder, 0755);
+  if (written.ok()) written = WriteFileAtomically(folder + "/state", text, 0644);
+  if (written.ok()) {
+    record.wait_state = text;
+  } else {
+    LogWarning("cannot tell a pod how its restore goes", {{"pod", record.state.pod}, {"error", written.message()}});
+  }
+}
+
+void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
+  std::vector<std::string> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto at = records_.begin(); at != records_.end();) {
+      const RestoreState& s = at->second->state;  // names never change
+      if (s.ns + "/" + s.pod == key && at->first != but_uid) {
+        gone.push_back(at->first);
+        at = records_.erase(at);
+      } else {
+        ++at;
+      }
+    }
+  }
+  for (const std::string& uid : gone) {
+    unlink(layout_.RestoreFile(uid).c_str());
+    for (const std::string& dir : {layout_.RestoreFolder(uid), layout_.WaitFolder(uid)}) {
+      Status removed = RemoveAll(dir);
+      if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"dir", dir}, {"error", removed.message()}});
+    }
+  }
+}
+
+// The dump of this very checkpoint may still lie on this node. Its files are linked, and checked against what was committed.
+Status Restorer::TakeFromLanding(const std::string& checkpoint_uid, const std::string& dir) {
+  HF_ASSIGN_OR_RETURN(JournalEntry entry, journal_.Read(checkpoint_uid));
+  if (entry.step != Step::kCommitted) return Status(Code::kFailedPrecondition, "its dump is not committed");
+  HF_ASSIGN_OR_RETURN(std::string text, journal_.ReadManifest(checkpoint_uid));
+  HF_ASSIGN_OR_RETURN(storage::Manifest manifest, storage::Manifest::Parse(text));
+  HF_RETURN_IF_ERROR(RemoveAll(dir));
+  const std::string landing = layout_.Landing(checkpoint_uid);
+  for (const storage::FileEntry& file : manifest.files) {
+    const std::string to = dir + "/" + file.path;
+    HF_RETURN_IF_ERROR(MakeDirs(to.substr(0, to.rfind('/'))));
+    struct stat info;
+    if (link((landing + "/" + file.path).c_str(), to.c_str()) != 0 || lstat(to.c_str(), &info) != 0 ||
+        static_cast<uint64_t>(info.st_size) != file.size) {
+      Status removed = RemoveAll(dir);
+      return removed.ok() ? Status(Code::kNotFound, "the landing folder is not whole any more") : removed;
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace holdfast::agent

@@ -1,0 +1,64 @@
+#include "storage/server/auth.h"
+
+namespace holdfast::storage {
+namespace {
+
+constexpr size_t kMaxEntries = 1024;
+constexpr size_t kMaxTokenBytes = 16 << 10;
+
+// Without random bytes there is no cache key, and without a cache the store would ask the API server for every request: rather not start.
+HashKey KeyOrZero() { return NewHashKey().value_or(HashKey{}); }
+
+Status Nobody() { return Status(Code::kUnauthenticated, "the bearer token is not valid: send this pod's service-account token"); }
+
+}  // namespace
+
+CachedAuthenticator::CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock)
+    : inner_(std::move(inner)), known_for_(known_for), unknown_for_(unknown_for), clock_(clock), key_(KeyOrZero()) {}
+
+Result<std::string> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
+  if (token.empty() || token.size() > kMaxTokenBytes) return Nobody();
+  const SegmentId id = HashSegment(key_, AsBytes(token));
+  {
+    std::lock_guard lock(mutex_);
+    auto known = entries_.find(id);
+    if (known != entries_.end() && clock_.Mono() < known->second.until) {
+      if (known->second.user.empty()) return Nobody();
+      return known->second.user;
+    }
+  }
+  Result<std::string> user = inner_->Authenticate(token, stop);
+  if (!user.ok() && user.status().code() != Code::kUnauthenticated) return user;
+  std::lock_guard lock(mutex_);
+  if (entries_.size() >= kMaxEntries) {
+    std::erase_if(entries_, [&](const auto& entry) { return clock_.Mono() >= entry.second.until; });
+    if (entries_.size() >= kMaxEntries) entries_.clear();
+  }
+  entries_[id] = Entry{.user = user.ok() ? *user : "", .until = clock_.Mono() + (user.ok() ? known_for_ : unknown_for_)};
+  return user;
+}
+
+Status AllowList::Add(const std::string& flag) {
+  const size_t equals = flag.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    return Status(Code::kInvalidArgument, "--allow " + flag + ": write it as system:serviceaccount:NAMESPACE:NAME=read-write or =delete");
+  }
+  unsigned roles = 0;
+  for (size_t at = equals + 1; at <= flag.size();) {
+    const size_t end = std::min(flag.find(',', at), flag.size());
+    const std::string role = flag.substr(at, end - at);
+    if (role != "read-write" && role != "delete")
+      return Status(Code::kInvalidArgument, "--allow " + flag + ": the roles are read-write and delete");
+    roles |= static_cast<unsigned>(role == "delete" ? Role::kDelete : Role::kReadWrite);
+    at = end + 1;
+  }
+  roles_[flag.substr(0, equals)] |= roles;
+  return Status::Ok();
+}
+
+bool AllowList::Allows(const std::string& user, Role role) const {
+  auto known = roles_.find(user);
+  return known != roles_.end() && (known->second & static_cast<unsigned>(role)) != 0;
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,57 @@
+// Who calls, and what they may do.
+#pragma once
+
+#include <list>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "storage/hash.h"
+
+namespace holdfast::storage {
+
+class Authenticator {
+ public:
+  virtual ~Authenticator() = default;
+  // The caller's user name. kUnauthenticated: the token is nobody's. kUnavailable: whoever could tell did not answer. Thread-safe.
+  virtual Result<std::string> Authenticate(const std::string& token, std::stop_token stop) = 0;
+};
+
+// Remembers the answers of another one for a while, by a keyed hash of the token: a token itself is never kept.
+class CachedAuthenticator final : public Authenticator {
+ public:
+  CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock);
+  Result<std::string> Authenticate(const std::string& token, std::stop_token stop) override;
+
+ private:
+  struct Entry {
+    std::string user;  // empty: nobody's
+    MonoTime until;
+  };
+  const std::unique_ptr<Authenticator> inner_;
+  const Duration known_for_, unknown_for_;
+  Clock& clock_;
+  const HashKey key_;
+  std::mutex mutex_;
+  std::map<SegmentId, Entry> entries_;
+};
+
+enum class Role : unsigned { kReadWrite = 1, kDelete = 2 };
+
+// User names and their roles, from --allow USER=read-write[,delete].
+class AllowList {
+ public:
+  Status Add(const std::string& flag);
+  bool Allows(const std::string& user, Role role) const;
+  bool Knows(const std::string& user) const { return roles_.contains(user); }
+  bool empty() const { return roles_.empty(); }
+
+ private:
+  std::map<std::string, unsigned> roles_;
+};
+
+}  // namespace holdfast::storage

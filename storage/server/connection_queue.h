@@ -1,0 +1,33 @@
+// A bounded pool of threads for httplib, one a connection: its own queues without bound.
+#pragma once
+
+#define CPPHTTPLIB_OPENSSL_SUPPORT  // as the library was built
+#include <httplib.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace holdfast::storage {
+
+class ConnectionQueue final : public httplib::TaskQueue {
+ public:
+  ConnectionQueue(size_t threads, size_t max_waiting);
+  // Waits while max_waiting connections wait for a thread: the rest stays in the kernel's backlog.
+  void enqueue(std::function<void()> serve) override;
+  void shutdown() override;
+
+ private:
+  void Run();
+
+  const size_t max_waiting_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool closing_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace holdfast::storage

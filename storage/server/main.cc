@@ -1,0 +1,131 @@
+// holdfast-store: keeps checkpoints on one volume and serves them to agents.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+#include "kube/admission.h"
+#include "storage/server/commands.h"
+#include "storage/server/server.h"
+#include "storage/server/token_review.h"
+
+namespace holdfast::storage {
+namespace {
+
+struct Flags {
+  std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", audience, log_level = "info", metrics_listen, kubeconfig, id;
+  std::vector<std::string> allow;
+  uint64_t max_bytes = 0, reserve_bytes = 256 << 20;
+};
+
+Result<std::unique_ptr<Authenticator>> MakeAuthenticator(const Flags& flags) {
+  if (flags.auth == "none") return std::unique_ptr<Authenticator>();
+  HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(flags.kubeconfig));
+  auto client = std::make_shared<kube::Client>(std::shared_ptr<kube::Transport>(kube::MakeCurlTransport(std::move(config))));
+  return std::unique_ptr<Authenticator>(std::make_unique<CachedAuthenticator>(
+      MakeTokenReviewAuthenticator(std::move(client), flags.audience), std::chrono::seconds(60), std::chrono::seconds(10), Clock::Real()));
+}
+
+void AddPages(kube::AdmissionServer& pages, LocalStore& store, StoreServer& server) {
+  pages.Serve("/metrics", [&]() -> std::pair<int, std::string> {
+    Result<StoreUsage> usage = store.Usage();
+    if (!usage.ok()) return {500, usage.status().ToString() + "\n"};
+    return {200, server.metrics().Render(*usage)};
+  });
+  pages.Serve("/healthz", [] { return std::make_pair(200, std::string("ok\n")); });
+  // A full store still serves those who restore: fullness shows in /metrics and in what agents are told, not here.
+  pages.Serve("/readyz", [&] {
+    return server.serving() ? std::make_pair(200, std::string("ok\n")) : std::make_pair(503, std::string("not serving yet\n"));
+  });
+}
+
+Status Serve(const Flags& flags, const sigset_t& signals) {
+  std::stop_source stop;
+  std::jthread waiter([&](std::stop_token done) {
+    const timespec poll = {.tv_sec = 0, .tv_nsec = 200'000'000};
+    while (!done.stop_requested()) {
+      if (sigtimedwait(&signals, nullptr, &poll) > 0) stop.request_stop();
+    }
+  });
+  AllowList allowed;
+  for (const std::string& flag : flags.allow) HF_RETURN_IF_ERROR(allowed.Add(flag));
+  HF_ASSIGN_OR_RETURN(auto address, ParseAddress(flags.listen));
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Authenticator> authenticator, MakeAuthenticator(flags));
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<LocalStore> store,
+                      LocalStore::Open({.dir = flags.data, .max_bytes = flags.max_bytes, .reserve_bytes = flags.reserve_bytes}));
+  StoreServer server(*store, std::move(authenticator), std::move(allowed),
+                     {.address = address.first, .port = address.second, .tls_cert_file = flags.cert, .tls_key_file = flags.key});
+  kube::AdmissionServer pages;
+  AddPages(pages, *store, server);
+  if (!flags.metrics_listen.empty()) {
+    HF_ASSIGN_OR_RETURN(auto where, ParseAddress(flags.metrics_listen));
+    HF_RETURN_IF_ERROR(pages.StartPlain(where.first, where.second));
+  }
+  Status started = server.Start(stop.get_token());
+  if (started.ok()) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any stopped;
+    stopped.wait(lock, stop.get_token(), [] { return false; });
+  }
+  pages.Stop();
+  server.Stop();
+  store->Close();
+  return started.code() == Code::kCancelled ? Status::Ok() : started;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Keeps checkpoints on one volume and serves them to Holdfast's agents.", "holdfast-store");
+  app.set_version_flag("--version", HOLDFAST_VERSION);
+  app.require_subcommand(0, 1);
+  app.fallthrough();
+  app.add_option("--data", flags.data, "Folder of the store, on its own volume")->required();
+  app.add_option("--log-level", flags.log_level, "debug, info, warning or error");
+  app.add_option("--listen", flags.listen, "Address of the HTTPS server");
+  app.add_option("--tls-cert-file", flags.cert, "Certificate chain, PEM; waited for, and read again when it changes");
+  app.add_option("--tls-key-file", flags.key, "Its key, PEM");
+  app.add_option("--auth", flags.auth, "token-review, or none (only for a loopback --listen)")
+      ->check(CLI::IsMember({"token-review", "none"}));
+  app.add_option("--token-audience", flags.audience, "Audience that tokens must have; empty: the API server's");
+  app.add_option("--allow", flags.allow, "USER=read-write (an agent's service account) or USER=delete (the controller's); repeated");
+  app.add_option("--kubeconfig", flags.kubeconfig, "How to reach the API server outside of a pod");
+  app.add_option("--max-bytes", flags.max_bytes, "Most bytes of segments, such as 50Gi; 0: what the volume has")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--reserve-bytes", flags.reserve_bytes, "New checkpoints are refused when less is free")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--metrics-listen", flags.metrics_listen, "Address of /metrics, /healthz and /readyz, plain HTTP");
+  app.add_subcommand("serve", "Serve (the default)");
+  CLI::App* stat = app.add_subcommand("stat", "List the checkpoints and what they take");
+  CLI::App* fsck = app.add_subcommand("fsck", "Hash everything and name the checkpoints that are hurt");
+  CLI::App* remove = app.add_subcommand("delete", "Delete a checkpoint; no server may run on the volume");
+  remove->add_option("id", flags.id, "The checkpoint's uid")->required();
+  CLI11_PARSE(app, argc, argv);
+
+  LogLevel level;
+  if (!ParseLogLevel(flags.log_level, &level)) {
+    fprintf(stderr, "holdfast-store: --log-level is debug, info, warning or error\n");
+    return 2;
+  }
+  SetLogLevel(level);
+  if (*stat) return PrintStat(flags.data);
+  if (*fsck) return PrintFsck(flags.data);
+  if (*remove) return DeleteOffline(flags.data, flags.id);
+
+  // Before any thread starts: all inherit it, so only the waiting one hears them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  Status served = Serve(flags, signals);
+  if (served.ok()) return 0;
+  LogError("cannot serve", {{"error", served.ToString()}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace holdfast::storage
+
+int main(int argc, char** argv) { return holdfast::storage::Main(argc, argv); }

@@ -1,0 +1,63 @@
+#include "storage/server/metrics.h"
+
+#include <cstdio>
+
+namespace holdfast::storage {
+namespace {
+
+void Head(std::string& out, const char* name, const char* type, const char* help) {
+  out += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+}
+
+void Value(std::string& out, const char* name, const char* type, const char* help, uint64_t value) {
+  Head(out, name, type, help);
+  out += std::string(name) + " " + std::to_string(value) + "\n";
+}
+
+}  // namespace
+
+void Metrics::Request(const std::string& operation, Code code, double seconds) {
+  std::lock_guard lock(mutex_);
+  Operation& known = operations_[operation];
+  ++known.by_code[std::string(CodeName(code))];
+  ++known.count;
+  known.seconds += seconds;
+}
+
+void Metrics::Bytes(uint64_t received, uint64_t sent) {
+  std::lock_guard lock(mutex_);
+  received_ += received;
+  sent_ += sent;
+}
+
+std::string Metrics::Render(const StoreUsage& usage) const {
+  std::string out;
+  std::lock_guard lock(mutex_);
+  Head(out, "holdfast_store_requests_total", "counter", "Requests by operation and outcome.");
+  for (const auto& [name, operation] : operations_) {
+    for (const auto& [code, count] : operation.by_code) {
+      out += "holdfast_store_requests_total{operation=\"" + name + "\",code=\"" + code + "\"} " + std::to_string(count) + "\n";
+    }
+  }
+  Head(out, "holdfast_store_request_seconds", "summary", "How long requests took.");
+  for (const auto& [name, operation] : operations_) {
+    char sum[64];
+    snprintf(sum, sizeof sum, "%.6f", operation.seconds);
+    out += "holdfast_store_request_seconds_sum{operation=\"" + name + "\"} " + sum + "\n";
+    out += "holdfast_store_request_seconds_count{operation=\"" + name + "\"} " + std::to_string(operation.count) + "\n";
+  }
+  Value(out, "holdfast_store_received_bytes_total", "counter", "Segment bytes received, as they came over the wire.", received_);
+  Value(out, "holdfast_store_sent_bytes_total", "counter", "Segment bytes sent, as they went over the wire.", sent_);
+  Value(out, "holdfast_store_object_bytes", "gauge", "Bytes of stored segments.", usage.object_bytes);
+  Value(out, "holdfast_store_objects", "gauge", "Stored segments.", usage.objects);
+  Value(out, "holdfast_store_checkpoints", "gauge", "Committed checkpoints.", usage.manifests);
+  Value(out, "holdfast_store_open_sessions", "gauge", "Checkpoints being written.", usage.open_sessions);
+  Value(out, "holdfast_store_damaged_manifests", "gauge", "Checkpoints whose manifest could not be read at start.",
+        usage.damaged_manifests);
+  Value(out, "holdfast_store_max_bytes", "gauge", "Limit of holdfast_store_object_bytes, 0 for none.", usage.max_bytes);
+  Value(out, "holdfast_store_volume_bytes", "gauge", "Size of the volume.", usage.volume_total);
+  Value(out, "holdfast_store_volume_free_bytes", "gauge", "Free bytes of the volume.", usage.volume_free);
+  return out;
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,280 @@
+#include "storage/server/routes.h"
+
+#include "base/log.h"
+#include "storage/wire.h"
+
+namespace holdfast::storage {
+namespace {
+
+constexpr char kBinary[] = "application/octet-stream", kJson[] = "application/json";
+constexpr char kId[] = "([A-Za-z0-9._-]{1,200})";
+constexpr auto kLargeWait = std::chrono::seconds(5);
+constexpr auto kBodyTime = std::chrono::seconds(60);
+
+// Reads all of a body, giving at most `limit` bytes of it to `take`; what comes after an error is read and dropped, so that the client gets
+// to see the error, and a peer that trickles is cut off.
+Status ReadBody(const httplib::ContentReader& body, size_t limit, Clock& clock, const std::function<Status(std::string_view)>& take) {
+  Status status;
+  size_t seen = 0;
+  const MonoTime deadline = clock.Mono() + kBodyTime;
+  const bool whole = body([&](const char* data, size_t size) {
+    seen += size;
+    if (seen > limit) {
+      status = Status(Code::kInvalidArgument, "the body is longer than " + std::to_string(limit) + " bytes");
+      return false;
+    }
+    if (clock.Mono() > deadline) {
+      status = Status(Code::kDeadlineExceeded, "the body took longer than a minute");
+      return false;
+    }
+    if (status.ok()) status = take(std::string_view(data, size));
+    return true;
+  });
+  if (!whole && status.ok()) return Status(Code::kInvalidArgument, "the body could not be read to its end");
+  return status;
+}
+
+Result<std::string> ReadText(const httplib::ContentReader& body, size_t limit, Clock& clock) {
+  std::string text;
+  HF_RETURN_IF_ERROR(ReadBody(body, limit, clock, [&](std::string_view bytes) {
+    text.append(bytes);
+    return Status::Ok();
+  }));
+  return text;
+}
+
+// A place among the requests that hold megabytes.
+class Place {
+ public:
+  explicit Place(std::counting_semaphore<64>& places) : places_(places), has_(places.try_acquire_for(kLargeWait)) {}
+  ~Place() {
+    if (has_) places_.release();
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  bool has() const { return has_; }
+
+ private:
+  std::counting_semaphore<64>& places_;
+  const bool has_;
+};
+
+Status TooBusy() { return Status(Code::kUnavailable, "too many large requests at once: try again"); }
+
+}  // namespace
+
+void Routes::AddTo(httplib::Server& server) {
+  const std::string session = std::string("/v1/sessions/") + kId, manifest = std::string("/v1/manifests/") + kId;
+  auto post = [&](const std::string& path, const char* operation, Work work) {
+    server.Post(path,
+                [this, operation, work = std::move(work)](const Request& request, Response& response, const httplib::ContentReader& body) {
+                  Serve(operation, Access::kReadWrite, work, request, response, &body);
+                });
+  };
+  post(session, "open",
+       [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return Open(id, q, a); });
+  post(session + "/missing", "missing",
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Missing(id, a, *b); });
+  post(session + "/segments", "put",
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Put(id, a, *b); });
+  post(session + "/commit", "commit",
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Commit(id, a, *b); });
+  post(session + "/abort", "abort",
+       [this](const std::string& id, const Request& q, Response&, const httplib::ContentReader*) { return AbortSession(id, q); });
+  post(manifest + "/segments", "get",
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return ReadSegments(id, a, *b); });
+  server.Get(session, [this](const Request& request, Response& response) {
+    Serve(
+        "state", Access::kEither,
+        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader*) { return State(id, a); }, request,
+        response, nullptr);
+  });
+  server.Get(manifest, [this](const Request& request, Response& response) {
+    Serve(
+        "manifest", Access::kEither,
+        [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return ReadManifest(id, q, a); },
+        request, response, nullptr);
+  });
+  server.Delete(manifest, [this](const Request& request, Response& response) {
+    Serve(
+        "delete", Access::kDelete,
+        [this](const std::string& id, const Request&, Response&, const httplib::ContentReader*) { return store_.Delete(id); }, request,
+        response, nullptr);
+  });
+  server.set_pre_routing_handler([](const Request& request, Response& response) {
+    // Neither packed bodies nor forms: httplib would unpack or parse them before anybody was asked for a token.
+    const std::string type = request.get_header_value("Content-Type");
+    const bool strange =
+        !request.get_header_value("Content-Encoding").empty() || (!type.empty() && type != kBinary) || !request.ranges.empty();
+    if (!strange) return httplib::Server::HandlerResponse::Unhandled;
+    response.status = 415;
+    response.set_header("Connection", "close");
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  server.set_exception_handler([](const Request& request, Response& response, std::exception_ptr error) {
+    std::string what = "unknown";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      what = e.what();
+    } catch (...) {
+    }
+    LogError("a request failed", {{"path", request.path}, {"error", what}});
+    response.status = 500;
+  });
+}
+
+void Routes::Serve(const std::string& operation, Access access, const Work& work, const Request& request, Response& response,
+                   const httplib::ContentReader* body) {
+  const MonoTime begin = clock_.Mono();
+  Status status;
+  bool entered = false;
+  {
+    std::lock_guard lock(mutex_);
+    entered = !draining_;
+    running_ += entered ? 1 : 0;
+  }
+  status = entered ? Authorize(request, access, nullptr) : Status(Code::kUnavailable, "the store is stopping: try again");
+  if (!status.ok() && body != nullptr) {
+    [[maybe_unused]] Status dropped = ReadBody(*body, kMaxFramesBytes, clock_, [](std::string_view) { return Status::Ok(); });
+  }
+  if (status.ok()) status = work(request.matches[1], request, response, body);
+  if (status.ok() && response.status == -1) response.status = 200;
+  if (!status.ok()) {
+    response.status = HttpStatusOf(status.code());
+    response.set_content(DumpJson({{"code", CodeName(status.code())}, {"message", status.message()}}), kJson);
+    const bool ours = status.code() == Code::kInternal || status.code() == Code::kDataLoss || status.code() == Code::kResourceExhausted;
+    Log(ours ? LogLevel::kWarning : LogLevel::kInfo, "request refused",
+        {{"operation", operation}, {"id", std::string(request.matches[1])}, {"peer", request.remote_addr}, {"error", status.ToString()}});
+  }
+  metrics_.Request(operation, status.code(), std::chrono::duration<double>(clock_.Mono() - begin).count());
+  std::lock_guard lock(mutex_);
+  running_ -= entered ? 1 : 0;
+  idle_.notify_all();
+}
+
+bool Routes::Drain(Duration patience) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  const bool done = clock_.WaitUntil(lock, idle_, clock_.Mono() + patience, {}, [this] { return running_ == 0; });
+  stop_.request_stop();
+  return done;
+}
+
+Status Routes::Authorize(const Request& request, Access access, bool* may_read_keys) {
+  if (may_read_keys != nullptr) *may_read_keys = authenticator_ == nullptr;
+  if (authenticator_ == nullptr) return Status::Ok();
+  const std::string header = request.get_header_value("Authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (!header.starts_with(kBearer)) return Status(Code::kUnauthenticated, "send a service-account token: Authorization: Bearer …");
+  HF_ASSIGN_OR_RETURN(std::string user, authenticator_->Authenticate(header.substr(kBearer.size()), stop_.get_token()));
+  const bool write = allowed_.Allows(user, Role::kReadWrite), remove = allowed_.Allows(user, Role::kDelete);
+  if (may_read_keys != nullptr) *may_read_keys = write;
+  if (access == Access::kReadWrite ? write : access == Access::kDelete ? remove : write || remove) return Status::Ok();
+  return Status(Code::kPermissionDenied, user + " may not do this (holdfast-store --allow " + user + "=" +
+                                             (access == Access::kDelete ? "delete" : "read-write") + " would let it)");
+}
+
+bool Routes::MayReadKeys(const Request& request) {
+  bool may = false;
+  return Authorize(request, Access::kEither, &may).ok() && may;
+}
+
+Status Routes::Open(const std::string& id, const Request& request, Response& response) {
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.OpenSession(id, request.get_param_value("ns")));
+  response.set_header("Holdfast-Hash-Key", ToHex(session->hash_key()));
+  return Status::Ok();
+}
+
+Status Routes::State(const std::string& id, Response& response) {
+  HF_ASSIGN_OR_RETURN(SessionState state, store_.StateOf(id));
+  response.set_content(DumpJson({{"state", SessionStateName(state)}}), kJson);
+  return Status::Ok();
+}
+
+Status Routes::Missing(const std::string& id, Response& response, const httplib::ContentReader& body) {
+  HF_ASSIGN_OR_RETURN(std::string text, ReadText(body, kBatchSegments * 32, clock_));
+  HF_ASSIGN_OR_RETURN(std::vector<SegmentId> ids, DecodeIds(text));
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.FindSession(id));
+  HF_ASSIGN_OR_RETURN(std::vector<bool> missing, session->Missing(ids));
+  std::string answer;
+  for (bool one : missing) answer.push_back(one ? '\1' : '\0');
+  response.set_content(answer, kBinary);
+  return Status::Ok();
+}
+
+Status Routes::Put(const std::string& id, Response& response, const httplib::ContentReader& body) {
+  Result<std::unique_ptr<Session>> session = store_.FindSession(id);
+  FrameParser parser([&](const PutItem& item) { return (*session)->Put(item.id, item.codec, item.size, item.bytes); });
+  uint64_t received = 0;
+  HF_RETURN_IF_ERROR(ReadBody(body, kMaxFramesBytes, clock_, [&](std::string_view bytes) {
+    HF_RETURN_IF_ERROR(session.status());
+    received += bytes.size();
+    return parser.Feed(bytes);
+  }));
+  HF_RETURN_IF_ERROR(session.status());
+  HF_RETURN_IF_ERROR(parser.Finish());
+  metrics_.Bytes(received, 0);
+  response.status = 204;
+  return Status::Ok();
+}
+
+Status Routes::Commit(const std::string& id, Response& response, const httplib::ContentReader& body) {
+  Place place(large_);
+  if (!place.has()) return TooBusy();
+  HF_ASSIGN_OR_RETURN(std::string text, ReadText(body, kMaxManifestBytes, clock_));
+  HF_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Parse(text));
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.FindSession(id));
+  HF_ASSIGN_OR_RETURN(CommitResult result, session->Commit(manifest));
+  response.set_content(DumpJson({{"id", result.id}, {"digest", result.digest}, {"newBytes", result.new_bytes}}), kJson);
+  return Status::Ok();
+}
+
+Status Routes::AbortSession(const std::string& id, const Request& request) {
+  const std::string ns = request.get_param_value("ns");
+  if (!ns.empty()) return store_.Abort(id, ns);
+  // Said again by a client that did not hear the answer.
+  HF_ASSIGN_OR_RETURN(SessionState state, store_.StateOf(id));
+  if (state == SessionState::kAborted) return Status::Ok();
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.FindSession(id));
+  return session->Abort();
+}
+
+Status Routes::ReadManifest(const std::string& id, const Request& request, Response& response) {
+  Place place(large_);
+  if (!place.has()) return TooBusy();
+  HF_ASSIGN_OR_RETURN(StoredManifest manifest, store_.GetManifestText(id));
+  if (MayReadKeys(request)) {
+    HF_ASSIGN_OR_RETURN(HashKey key, store_.HashKeyOf(id));
+    response.set_header("Holdfast-Hash-Key", ToHex(key));
+  }
+  response.set_content(manifest.text, kBinary);
+  return Status::Ok();
+}
+
+Status Routes::ReadSegments(const std::string& id, Response& response, const httplib::ContentReader& body) {
+  HF_ASSIGN_OR_RETURN(std::string text, ReadText(body, kBatchSegments * 32, clock_));
+  HF_ASSIGN_OR_RETURN(std::vector<SegmentId> ids, DecodeIds(text));
+  // Held until the answer is written.
+  auto place = std::make_shared<Place>(large_);
+  if (!place->has()) return TooBusy();
+  auto answer = std::make_shared<std::string>();
+  answer->reserve(std::min(kMaxFramesBytes, ids.size() * (kMaxSegmentBytes + kFrameHeaderBytes)));
+  for (const SegmentId& segment : ids) {
+    HF_ASSIGN_OR_RETURN(StoredSegment stored, store_.GetStored(id, segment));
+    if (answer->size() + stored.bytes.size() + kFrameHeaderBytes > kMaxFramesBytes) {
+      return Status(Code::kInvalidArgument,
+                    "these segments have more than " + std::to_string(kMaxFramesBytes) + " bytes: ask for fewer at once");
+    }
+    answer->append(EncodeFrameHeader({.id = segment, .codec = stored.codec, .size = stored.size, .bytes = AsBytes(stored.bytes)}));
+    answer->append(stored.bytes);
+  }
+  metrics_.Bytes(0, answer->size());
+  if (answer->empty()) return Status::Ok();
+  response.set_content_provider(answer->size(), kBinary, [answer, place](size_t offset, size_t length, httplib::DataSink& sink) {
+    return sink.write(answer->data() + offset, length);
+  });
+  return Status::Ok();
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,56 @@
+// Each route of PROTOCOL.md: who may ask, what is read, what is answered.
+#pragma once
+
+#include <semaphore>
+
+#include "storage/local_store.h"
+#include "storage/server/auth.h"
+#include "storage/server/connection_queue.h"
+#include "storage/server/metrics.h"
+
+namespace holdfast::storage {
+
+class Routes {
+ public:
+  Routes(LocalStore& store, Authenticator* authenticator, const AllowList& allowed, Clock& clock)
+      : store_(store), authenticator_(authenticator), allowed_(allowed), clock_(clock) {}
+  void AddTo(httplib::Server& server);
+
+  Metrics& metrics() { return metrics_; }
+  // From now on requests are answered with kUnavailable; true when none ran any more before `patience` was over.
+  bool Drain(Duration patience);
+
+ private:
+  using Request = httplib::Request;
+  using Response = httplib::Response;
+  using Work = std::function<Status(const std::string& id, const Request&, Response&, const httplib::ContentReader*)>;
+  enum class Access { kReadWrite, kDelete, kEither };
+
+  void Serve(const std::string& operation, Access access, const Work& work, const Request& request, Response& response,
+             const httplib::ContentReader* body);
+  Status Authorize(const Request& request, Access access, bool* may_read_keys);
+  bool MayReadKeys(const Request& request);
+
+  Status Open(const std::string& id, const Request& request, Response& response);
+  Status State(const std::string& id, Response& response);
+  Status Missing(const std::string& id, Response& response, const httplib::ContentReader& body);
+  Status Put(const std::string& id, Response& response, const httplib::ContentReader& body);
+  Status Commit(const std::string& id, Response& response, const httplib::ContentReader& body);
+  Status AbortSession(const std::string& id, const Request& request);
+  Status ReadManifest(const std::string& id, const Request& request, Response& response);
+  Status ReadSegments(const std::string& id, Response& response, const httplib::ContentReader& body);
+
+  LocalStore& store_;
+  Authenticator* const authenticator_;
+  const AllowList& allowed_;
+  Clock& clock_;
+  Metrics metrics_;
+  std::mutex mutex_;
+  std::condition_variable_any idle_;
+  bool draining_ = false;
+  size_t running_ = 0;
+  std::stop_source stop_;
+  std::counting_semaphore<64> large_{6};  // requests that hold megabytes in memory at once
+};
+
+}  // namespace holdfast::storage

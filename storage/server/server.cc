@@ -1,0 +1,182 @@
+#include "storage/server/server.h"
+
+#include <arpa/inet.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "kube/tls_certificate.h"
+#include "storage/limits.h"
+#include "storage/server/routes.h"
+
+namespace holdfast::storage {
+namespace {
+
+constexpr size_t kThreads = 48, kMaxWaiting = 128;  // connections served, and waiting for a thread
+constexpr time_t kPeerTimeoutSeconds = 10;          // silence in the middle of a request or an answer
+constexpr time_t kKeepAliveSeconds = 30, kPlainKeepAliveSeconds = 1;
+constexpr Duration kLookAgain = std::chrono::seconds(1);
+
+// What changes when a file is replaced.
+std::string Version(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return "";
+  return std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " + std::to_string(info.st_mtim.tv_sec) + "." +
+         std::to_string(info.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+struct StoreServer::Impl {
+  Impl(LocalStore& store, std::unique_ptr<Authenticator> given, AllowList list, ServerOptions opts, Clock& time)
+      : authenticator(std::move(given)),
+        allowed(std::move(list)),
+        options(std::move(opts)),
+        clock(time),
+        routes(store, authenticator.get(), allowed, time),
+        store(store) {}
+
+  const std::unique_ptr<Authenticator> authenticator;
+  const AllowList allowed;
+  const ServerOptions options;
+  Clock& clock;
+  kube::TlsServerState tls;  // before the server: connections use it until they are gone
+  Routes routes;
+  LocalStore& store;
+  std::unique_ptr<httplib::Server> server;
+  std::thread listener;
+  std::jthread keeper;
+  std::string certificate_version;
+  int port = 0;
+
+  Status LoadCertificate();
+  Status AwaitCertificate(std::stop_token stop);
+  void Keep(std::stop_token stop);
+};
+
+Status StoreServer::Impl::LoadCertificate() {
+  const std::string version = Version(options.tls_cert_file) + "/" + Version(options.tls_key_file);
+  if (version == certificate_version) return Status::Ok();
+  HF_ASSIGN_OR_RETURN(std::string chain, ReadFile(options.tls_cert_file, 1 << 20));
+  HF_ASSIGN_OR_RETURN(std::string key, ReadFile(options.tls_key_file, 1 << 20));
+  HF_RETURN_IF_ERROR(tls.SetCertificate(chain, key).With(options.tls_cert_file));
+  certificate_version = version;
+  LogInfo("certificate loaded", {{"file", options.tls_cert_file}});
+  return Status::Ok();
+}
+
+Status StoreServer::Impl::AwaitCertificate(std::stop_token stop) {
+  for (bool told = false;; told = true) {
+    Status loaded = LoadCertificate();
+    if (loaded.ok()) return loaded;
+    if (!told) LogWarning("waiting for the TLS certificate", {{"error", loaded.ToString()}});
+    if (!clock.Sleep(kLookAgain, stop)) return Status(Code::kCancelled, "stopped while waiting for " + options.tls_cert_file);
+  }
+}
+
+// Certificates are replaced while we run, and sessions that nobody uses end.
+void StoreServer::Impl::Keep(std::stop_token stop) {
+  std::string told;
+  while (clock.Sleep(kLookAgain, stop)) {
+    store.ExpireSessions();
+    if (options.tls_cert_file.empty()) continue;
+    Status loaded = LoadCertificate();
+    if (!loaded.ok() && loaded.message() != told) LogWarning("the old certificate stays in use", {{"error", loaded.ToString()}});
+    told = loaded.message();
+  }
+}
+
+StoreServer::StoreServer(LocalStore& store, std::unique_ptr<Authenticator> authenticator, AllowList allowed, ServerOptions options,
+                         Clock& clock)
+    : impl_(std::make_unique<Impl>(store, std::move(authenticator), std::move(allowed), std::move(options), clock)) {}
+
+StoreServer::~StoreServer() { Stop(); }
+
+Status StoreServer::Start(std::stop_token stop) {
+  const ServerOptions& options = impl_->options;
+  const bool with_tls = !options.tls_cert_file.empty() || !options.tls_key_file.empty();
+  if (!impl_->authenticator && !IsLoopback(options.address)) {
+    return Status(
+        Code::kInvalidArgument,
+        "--auth=none lets everyone read and delete every checkpoint: it is for loopback addresses only, not for " + options.address);
+  }
+  if (impl_->authenticator && !with_tls)
+    return Status(Code::kInvalidArgument, "tokens do not travel in the clear: give --tls-cert-file and --tls-key-file");
+  if (impl_->authenticator && impl_->allowed.empty()) return Status(Code::kInvalidArgument, "nobody may use this store: give --allow");
+  if (with_tls) {
+    HF_RETURN_IF_ERROR(impl_->AwaitCertificate(stop));
+    impl_->server = std::make_unique<httplib::SSLServer>([this](SSL_CTX& context) { return impl_->tls.Install(&context); });
+  } else {
+    impl_->server = std::make_unique<httplib::Server>();
+  }
+  httplib::Server& server = *impl_->server;
+  if (!server.is_valid()) return Status(Code::kInternal, "cannot set up TLS");
+  impl_->routes.AddTo(server);
+  server.new_task_queue = [] { return new ConnectionQueue(kThreads, kMaxWaiting); };
+  server.set_payload_max_length(kMaxManifestBytes);
+  server.set_read_timeout(kPeerTimeoutSeconds);
+  server.set_write_timeout(kPeerTimeoutSeconds);
+  server.set_tcp_nodelay(true);
+  server.set_keep_alive_max_count(size_t{1} << 30);
+  // Plain connections cannot be ended from outside, so Stop would wait for idle ones.
+  server.set_keep_alive_timeout(with_tls ? kKeepAliveSeconds : kPlainKeepAliveSeconds);
+  // httplib's own default is SO_REUSEPORT: two stores would share a port and each get some of the requests.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  impl_->port = options.port == 0                                    ? server.bind_to_any_port(options.address)
+                : server.bind_to_port(options.address, options.port) ? options.port
+                                                                     : -1;
+  if (impl_->port <= 0) {
+    impl_->server.reset();
+    return Status(Code::kUnavailable, "cannot listen on " + options.address + ":" + std::to_string(options.port) + ": " + strerror(errno));
+  }
+  impl_->listener = std::thread([this] { impl_->server->listen_after_bind(); });
+  while (!server.is_running()) std::this_thread::yield();  // until then stop() would be ignored
+  impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
+  LogInfo("serving",
+          {{"address", options.address}, {"port", impl_->port}, {"tls", with_tls}, {"authentication", impl_->authenticator != nullptr}});
+  return Status::Ok();
+}
+
+int StoreServer::port() const { return impl_->port; }
+bool StoreServer::serving() const { return impl_->server && impl_->server->is_running(); }
+Metrics& StoreServer::metrics() { return impl_->routes.metrics(); }
+
+void StoreServer::Stop() {
+  if (!impl_->server) return;
+  impl_->keeper.request_stop();
+  impl_->server->stop();
+  if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
+  impl_->tls.ShutDownConnections();
+  impl_->listener.join();
+  impl_->keeper.join();
+  impl_->server.reset();
+  LogInfo("stopped serving");
+}
+
+Result<std::pair<std::string, int>> ParseAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  int port = -1;
+  if (colon != std::string::npos) {
+    auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
+    if (error != std::errc() || end != text.data() + text.size()) port = -1;
+  }
+  if (port < 0 || port > 65535)
+    return Status(Code::kInvalidArgument, "\"" + text + "\" is not an address: write 0.0.0.0:8443 or [::]:8443");
+  std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return std::make_pair(host.empty() ? "0.0.0.0" : host, port);
+}
+
+bool IsLoopback(const std::string& address) {
+  in_addr four;
+  if (inet_pton(AF_INET, address.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
+  return address == "::1" || address == "localhost";
+}
+
+}  // namespace holdfast::storage

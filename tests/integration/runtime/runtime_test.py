@@ -1,0 +1,477 @@
+"""holdfast-runc with the real runc and CRIU, without Kubernetes: what containerd would call, by hand. Run by node.sh."""
+import json, os, signal, socket, subprocess, sys, threading, time, unittest
+
+WRAPPER = "/opt/holdfast/bin/holdfast-runc"
+ROOT, TASKS, RUN = "/run/runc-test", "/run/tasks", "/run/holdfast"
+CGROUP = f"/holdfast-runtime-test-{os.getpid()}"
+WITNESS, OLD, NEW = "10.99.1.1", "10.99.1.2", "10.99.1.3"
+MIB = int(os.environ.get("COUNTER_MIB", "64"))
+
+
+def sh(*cmd, **kw):
+    return subprocess.run(cmd, check=True, capture_output=True, text=True, **kw).stdout
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+class Witness(threading.Thread):
+    """Notes every count that arrives, and how connections ended."""
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen = []
+        self.server = socket.create_server((WITNESS, 9000))
+        self.start()
+
+    def run(self):
+        while True:
+            conn, _ = self.server.accept()
+            threading.Thread(target=self.read, args=(conn,), daemon=True).start()
+
+    def read(self, conn):
+        try:
+            with conn, conn.makefile() as lines:
+                for line in lines:
+                    self.seen.append(tuple(map(int, line.split())))
+        except OSError:
+            pass
+
+
+class Agent(threading.Thread):
+    """The agent's side of the socket: answers with what the test put in, keeps what it was asked."""
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.asked, self.answers = [], {}
+        os.makedirs(RUN, mode=0o700, exist_ok=True)
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(RUN + "/agent.sock")
+        self.server.listen()
+        self.start()
+
+    def run(self):
+        while True:
+            conn, _ = self.server.accept()
+            with conn:
+                question = json.loads(conn.makefile().readline())
+                self.asked.append(question)
+                conn.sendall((json.dumps(self.answers[question["op"]]) + "\n").encode())
+
+
+class Sandbox:
+    """What the pause container holds: the pod's network, IPC and UTS namespaces, an address, /dev/shm."""
+    def __init__(self, name, ip):
+        self.name, self.ip, self.uid = name, ip, "uid-" + name
+        self.holder = subprocess.Popen(["unshare", "-n", "-i", "-u", "sh", "-c", f"hostname {name}; ip link set lo up; echo ready; exec sleep 1000"], stdout=subprocess.PIPE, text=True)
+        self.holder.stdout.readline()
+        self.ns = f"/proc/{self.holder.pid}/ns/"
+        sh("ip", "link", "add", "v-" + name, "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid))
+        sh("ip", "link", "set", "v-" + name, "master", "br0", "up")
+        enter = ["nsenter", "--net=" + self.ns + "net", "ip"]
+        sh(*enter, "addr", "add", ip + "/24", "dev", "eth0")
+        sh(*enter, "link", "set", "eth0", "up")
+        self.shm = f"/run/shm-{name}"
+        os.makedirs(self.shm)
+        sh("mount", "-t", "tmpfs", "tmpfs", self.shm)
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+        subprocess.run(["umount", "-l", self.shm], stderr=subprocess.DEVNULL)  # ended already
+
+
+class Container:
+    def __init__(self, sandbox, id, annotations=None, name="main", port=7000):
+        self.sandbox, self.id, self.bundle = sandbox, id, f"{TASKS}/{id}"
+        self.log = self.bundle + "/log.json"
+        self.rootfs = self.bundle + "/rootfs"
+        self.volume = f"/data/volume-{sandbox.name}"
+        base = f"/data/snapshots/{id}"
+        for d in (self.rootfs, self.volume, base + "/fs", base + "/work"):
+            os.makedirs(d, exist_ok=True)
+        sh("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/data/image,upperdir={base}/fs,workdir={base}/work", self.rootfs)
+        notes = {"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-uid": sandbox.uid, "io.kubernetes.cri.sandbox-id": "sb-" + sandbox.name,
+                 "io.kubernetes.cri.sandbox-name": sandbox.name, "io.kubernetes.cri.sandbox-namespace": "default", "io.kubernetes.cri.container-name": name}
+        notes.update(annotations or {})
+        caps = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETUID", "CAP_SETGID"]
+        spec = {"ociVersion": "1.1.0", "hostname": "", "annotations": notes, "root": {"path": "rootfs"},
+                "process": {"args": ["/counter", sandbox.ip, WITNESS, "9000", str(MIB), str(port)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
+                            "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
+                "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
+                           {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+                           {"destination": "/dev/shm", "type": "bind", "source": sandbox.shm, "options": ["rbind", "rw"]},
+                           {"destination": "/data", "type": "bind", "source": self.volume, "options": ["rbind", "rw"]}],
+                "linux": {"cgroupsPath": f"{CGROUP}/{id}", "resources": {"devices": [{"allow": True, "access": "rwm"}]},
+                          "namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc", "path": sandbox.ns + "ipc"}, {"type": "uts", "path": sandbox.ns + "uts"},
+                                         {"type": "network", "path": sandbox.ns + "net"}]}}
+        del spec["hostname"]
+        with open(self.bundle + "/config.json", "w") as f:
+            json.dump(spec, f)
+        self.out = f"/data/{id}.log"
+        # As the shim does: the container's output is a pipe, which CRIU leaves to runc to give back.
+        self.pipe = os.pipe()
+        threading.Thread(target=self.copy, daemon=True).start()
+
+    def copy(self):
+        with open(self.out, "ab", buffering=0) as out:
+            while data := os.read(self.pipe[0], 65536):
+                out.write(data)
+
+    def call(self, *args, check=True, program=WRAPPER):
+        start = time.monotonic()
+        done = subprocess.run([program, "--root", ROOT, "--log", self.log, "--log-format", "json", *args], stdin=subprocess.DEVNULL, stdout=self.pipe[1], stderr=self.pipe[1])
+        self.seconds = time.monotonic() - start
+        if check and done.returncode:
+            raise AssertionError(f"{args}: exit {done.returncode}: {read(self.log)} {read(self.out)[-500:]}")
+        return done.returncode
+
+    def create(self, **kw):
+        return self.call("create", "--bundle", self.bundle, "--pid-file", self.bundle + "/init.pid", self.id, **kw)
+
+    def start(self, **kw):
+        return self.call("start", self.id, **kw)
+
+    def status(self):
+        done = subprocess.run(["runc", "--root", ROOT, "state", self.id], capture_output=True, text=True)
+        return json.loads(done.stdout)["status"] if done.returncode == 0 else "gone"
+
+    def lines(self):
+        return [Line(text) for text in read(self.out).splitlines() if text and text[0].isdigit() and "sum=" in text]
+
+    def wait_lines(self, n, seconds=20):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            lines = self.lines()
+            if len(lines) >= n:
+                return lines
+            time.sleep(0.02)
+        raise AssertionError(f"{self.id}: only {len(self.lines())} lines: {read(self.out)[-500:]}")
+
+    def delete(self):
+        self.call("delete", "--force", self.id, check=False)
+        subprocess.run(["umount", "-l", self.rootfs])
+
+
+class Line:
+    def __init__(self, text):
+        words = text.split()
+        self.count, self.mono = int(words[0]), int(words[1])
+        self.fields = dict(w.split("=") for w in words[2:])
+
+
+def put(path, value):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".tmp", "w") as f:
+        json.dump(value, f)
+    os.rename(path + ".tmp", path)
+
+
+def request(landing, container, final, **more):
+    value = {"checkpoint_uid": "ck1", "pod_uid": container.sandbox.uid, "namespace": "default", "pod": container.sandbox.name, "runc_root": ROOT, "task_dir": TASKS, "final": final,
+             "deadline_unix_ms": int(time.time() * 1000) + 60000, "containers": [{"name": "main", "id": container.id}], "volumes": [{"name": "data", "path": container.volume}]}
+    value.update(more)
+    put(landing + "/request.json", value)
+    put(f"{RUN}/containers/{container.id}.json", {"checkpoint_uid": "ck1", "pod_uid": container.sandbox.uid, "container": "main", "landing": landing, "final": final, "kubelet": False, **more.get("intent", {})})
+
+
+def dump(landing):
+    done = subprocess.run([WRAPPER, "dump", landing], capture_output=True, text=True)
+    return done, json.loads(read(landing + "/result.json"))
+
+
+class RuntimeTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # The shim reaps what runc leaves behind; here we do.
+        import ctypes
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+        sh("ip", "link", "add", "br0", "type", "bridge")
+        sh("ip", "addr", "add", WITNESS + "/24", "dev", "br0")
+        sh("ip", "link", "set", "br0", "up")
+        for d in ("bin", "etc/folder", "var", "tmp", "proc", "dev", "data"):
+            os.makedirs("/data/image/" + d)
+        for f in ("etc/deleted", "etc/folder/old"):
+            write("/data/image/" + f, "from the image")
+        sh("cp", "/opt/test/counter", "/data/image/counter")
+        for controller in os.listdir("/sys/fs/cgroup"):
+            path = "/sys/fs/cgroup/" + controller
+            if os.path.isdir(path) and os.access(path + "/cgroup.procs", os.W_OK):
+                os.makedirs(path + CGROUP, exist_ok=True)
+                for f in ("cpuset.cpus", "cpuset.mems"):
+                    if os.path.exists(f"{path}/{f}"):
+                        write(f"{path}{CGROUP}/{f}", read(f"{path}/{f}"))
+        cls.agent, cls.witness = Agent(), Witness()
+        cls.serial = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        for controller in os.listdir("/sys/fs/cgroup"):
+            for top, dirs, _ in os.walk("/sys/fs/cgroup/" + controller + CGROUP, topdown=False):
+                try:
+                    os.rmdir(top)
+                except OSError:
+                    pass
+
+    def setUp(self):
+        RuntimeTest.serial += 1
+        self.n, self.agent.asked, self.agent.answers = RuntimeTest.serial, [], {}
+
+    def pod(self, name, ip, annotations=None, container="main"):
+        sandbox = Sandbox(f"{name}{self.n}", ip)
+        self.addCleanup(sandbox.end)
+        c = Container(sandbox, f"{name}{self.n}-c", annotations, container)
+        self.addCleanup(c.delete)
+        return c
+
+    def landing(self):
+        path = f"/data/landing{self.n}"
+        os.makedirs(path)
+        return path
+
+    def run_old(self):
+        old = self.pod("old", OLD)
+        write(old.volume + "/kept", "volume")
+        old.create()
+        old.start()
+        old.wait_lines(10)
+        return old
+
+    def final_dump(self, old):
+        landing = self.landing()
+        request(landing, old, final=True)
+        done, result = dump(landing)
+        self.assertEqual(done.returncode, 0, (done.stderr, result))
+        return landing, result
+
+    def restored_pod(self, landing):
+        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"})
+        self.agent.answers = {"create": {"action": "restore", "dir": landing, "container": "main", "first": True, "volumes": [{"name": "data", "path": new.volume}]},
+                              "restored": {"action": "cold"}}
+        return new
+
+    def test_a_final_dump_moves_the_process_to_a_new_pod(self):
+        old = self.run_old()
+        landing, result = self.final_dump(old)
+        self.assertEqual(result["pod_ips"], [OLD])
+        self.assertEqual(result["hostname"], old.sandbox.name)
+        dumped_at = time.monotonic()
+        frozen = old.lines()
+        self.assertEqual(old.status(), "paused")
+        old.call("pause", old.id)
+        old.call("resume", old.id)
+        self.assertEqual(old.status(), "paused", "containerd's resume must not wake it")
+        self.assertNotEqual(old.call("exec", old.id, "/counter", check=False), 0)
+        self.assertIn("being checkpointed", read(old.log))
+        old.call("kill", old.id, "15")
+        kill_seconds = old.seconds
+        until = time.monotonic() + 5
+        while old.status() not in ("stopped", "gone") and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(old.status(), "stopped")
+        self.assertEqual(len(old.lines()), len(frozen), "it ran on after the dump")
+        old.call("delete", old.id)
+        self.assertFalse(os.path.exists(f"{RUN}/containers/{old.id}.json"))
+        old.sandbox.end()
+
+        new = self.restored_pod(landing)
+        time.sleep(max(0, dumped_at + 2 - time.monotonic()))  # away long enough to show in the clock, if it counted
+        away_ms = (time.monotonic() - dumped_at) * 1000
+        new.create()
+        create_seconds = new.seconds
+        self.assertTrue(self.agent.asked[1]["ok"], (self.agent.asked[1], read(landing + "/main/restore/restore.log")[-6000:]))
+        new.start()
+        restored = new.wait_lines(30)
+        self.assertEqual(restored[0].count, frozen[-1].count + 1, "a count was lost or repeated")
+        jump = restored[0].mono - frozen[-1].mono
+        real = int(restored[0].fields["real"]) - int(frozen[-1].fields["real"])
+        self.assertTrue(0 <= jump <= real - away_ms + 50, f"the monotonic clock went on by {jump} ms; of {real} ms it was away for {away_ms:.0f}")
+        self.assertEqual(restored[0].fields["nonce"], frozen[-1].fields["nonce"])
+        self.assertEqual(restored[0].fields["sum"], frozen[-1].fields["sum"])
+        self.assertEqual(restored[-1].fields["udp"], NEW, "the UDP socket is bound to the old address")
+        self.assertEqual(restored[-1].fields["resets"], "1")
+        reset_after = next(line for line in restored if line.fields["resets"] == "1")
+        self.assertLess(reset_after.mono - restored[0].mono, 1000, "the outside connection was not reset within a second")
+        counts = [c for nonce, c in self.witness.seen if nonce == int(restored[0].fields["nonce"])]
+        self.assertGreater(max(counts), restored[0].count, "the witness hears nothing after the restore")
+        # Files.
+        self.assertFalse(os.path.exists(new.rootfs + "/etc/deleted"), "a deleted file of the image is back")
+        self.assertEqual(sorted(os.listdir(new.rootfs + "/etc/folder")), ["new"])
+        self.assertEqual(os.stat(new.rootfs + "/etc/folder").st_mode & 0o777, 0o750)
+        self.assertEqual(os.stat(new.rootfs + "/etc/folder/new").st_ino, os.stat(new.rootfs + "/etc/link").st_ino)
+        numbers = list(map(int, read(new.rootfs + "/var/count").split()))
+        self.assertEqual(numbers, list(range(1, numbers[-1] + 1)))
+        self.assertEqual(read(new.volume + "/kept"), "volume")
+        # Nothing of the old pod is left.
+        addresses = sh("nsenter", "--net=" + new.sandbox.ns + "net", "ip", "-4", "addr", "show", "dev", "lo")
+        self.assertNotIn(OLD, addresses)
+        self.assertEqual(sh("nsenter", "--uts=" + new.sandbox.ns + "uts", "hostname").strip(), new.sandbox.name)
+        self.assertEqual([q["op"] for q in self.agent.asked], ["create", "restored"])
+        print(f"\n{MIB} MiB: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms; kill {kill_seconds * 1000:.0f} ms; "
+              f"gap without the time away {real - away_ms:.0f} ms, monotonic clock {jump} ms; create with restore {create_seconds * 1000:.0f} ms; memory {result['memory_bytes']}, files {result['files_bytes']}", file=sys.stderr)
+
+    def test_two_containers_of_a_pod_move_together(self):
+        old = [self.pod("old", OLD)]
+        old.append(Container(old[0].sandbox, f"side{self.n}-c", name="side", port=7100))
+        self.addCleanup(old[1].delete)
+        for c in old:
+            c.create()
+            c.start()
+            c.wait_lines(5)
+        landing = self.landing()
+        request(landing, old[0], final=True, containers=[{"name": n, "id": c.id} for n, c in zip(("main", "side"), old)])
+        put(f"{RUN}/containers/{old[1].id}.json", json.loads(read(f"{RUN}/containers/{old[0].id}.json")))
+        done, result = dump(landing)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for c in old:
+            c.call("kill", c.id, "15")
+        frozen = [c.lines()[-1] for c in old]
+        old[0].sandbox.end()
+
+        new = [self.restored_pod(landing)]
+        new.append(Container(new[0].sandbox, f"sidenew{self.n}-c", {"holdfast.dev/restore": "ck1"}, name="side", port=7100))
+        self.addCleanup(new[1].delete)
+        for first, name, c, last in zip((True, False), ("main", "side"), new, frozen):
+            self.agent.answers["create"].update(first=first, container=name)
+            c.create()
+            self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+            c.start()
+            lines = c.wait_lines(20)
+            self.assertEqual(lines[0].count, last.count + 1)
+            self.assertEqual(lines[-1].fields["udp"], NEW)
+            self.assertEqual(os.listdir(new[0].volume), [])
+        print(f"\ntwo containers: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
+
+    def test_a_dump_that_is_not_final_leaves_it_running(self):
+        old = self.run_old()
+        landing = self.landing()
+        request(landing, old, final=False)
+        done, result = dump(landing)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        before = len(old.lines())
+        lines = old.wait_lines(before + 20)
+        self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
+        self.assertEqual(lines[-1].fields["resets"], "0", "a dump must not cut connections")
+        print(f"\nnot final: frozen {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
+
+    def test_a_kill_during_the_dump_waits_for_it(self):
+        old = self.run_old()
+        landing = self.landing()
+        request(landing, old, final=True)
+        dumping = subprocess.Popen([WRAPPER, "dump", landing])
+        old.call("kill", old.id, "15")
+        self.assertTrue(json.loads(read(landing + "/result.json"))["ok"])
+        self.assertEqual(dumping.wait(10), 0)
+
+    def test_a_dump_past_its_deadline_leaves_the_process_as_it_was(self):
+        """CRIU is killed wherever the deadline finds it: connections, packets and counts must be as before."""
+        old = self.run_old()
+        nft = ["nsenter", "--net=" + old.sandbox.ns + "net", "nft"]
+        cut = 0
+        for ms in [100, 150, 200, 250, 300, 350, 400, 450] * 2:
+            landing = f"/data/landing{self.n}-{cut}-{ms}-{time.monotonic_ns()}"
+            os.makedirs(landing)
+            request(landing, old, final=True, deadline_unix_ms=int(time.time() * 1000) + ms)
+            done, result = dump(landing)
+            self.assertNotIn("CRIU", sh(*nft, "list", "tables"))
+            if result["ok"]:
+                sh(WRAPPER, "thaw", "--root", ROOT, old.id)
+            else:
+                cut += 1
+                self.assertEqual(result["reason"], "Deadline", result)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertFalse(os.path.exists(landing + "/main/images"))
+            lines = old.wait_lines(len(old.lines()) + 5, 10)
+            self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
+            self.assertEqual(lines[-1].fields["resets"], "0")
+        self.assertGreater(cut, 0)
+
+    def test_a_stopped_process_is_refused_before_anything_freezes(self):
+        old = self.run_old()
+        pid = int(read(old.bundle + "/init.pid"))
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        landing = self.landing()
+        request(landing, old, final=True)
+        done, result = dump(landing)
+        if os.path.exists("/sys/fs/cgroup/freezer"):
+            self.assertFalse(result["ok"])
+            self.assertEqual(result["reason"], "Unsupported")
+            self.assertIn("stopped by a signal", result["message"])
+            self.assertEqual(result["frozen_ms"], 0)
+
+    def test_a_failed_restore_starts_cold_in_a_clean_root_when_the_agent_says_so(self):
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        old.call("kill", old.id, "15")
+        os.truncate(landing + "/main/images/core-1.img", 10)
+        new = self.restored_pod(landing)
+        new.create()
+        new.start()
+        lines = new.wait_lines(5)
+        self.assertEqual(lines[0].count, 1)
+        outcome = self.agent.asked[1]
+        self.assertFalse(outcome["ok"])
+        self.assertIn("Error (", outcome["message"])
+        self.assertEqual(os.listdir(new.volume), [], "a cold start must not find old files")
+
+    def test_a_failed_restore_is_an_error_when_the_agent_refuses(self):
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        old.call("kill", old.id, "15")
+        os.truncate(landing + "/main/images/core-1.img", 10)
+        new = self.restored_pod(landing)
+        self.agent.answers["restored"] = {"action": "refuse"}
+        self.assertNotEqual(new.create(check=False), 0)
+        last = json.loads(read(new.log).splitlines()[-1])
+        self.assertEqual(last["level"], "error")
+        self.assertIn("was not restored", last["msg"])
+        self.assertEqual(new.status(), "gone")
+        self.assertNotIn(OLD, sh("nsenter", "--net=" + new.sandbox.ns + "net", "ip", "-4", "addr", "show", "dev", "lo"))
+
+    def test_containers_of_a_pod_with_a_final_checkpoint_are_not_created(self):
+        new = self.pod("new", NEW)
+        put(f"{RUN}/pods/{new.sandbox.uid}.json", {"checkpoint_uid": "ck1"})
+        self.assertNotEqual(new.create(check=False), 0)
+        self.assertIn("final checkpoint", read(new.log))
+
+    def test_an_init_container_of_a_restored_pod_ends_at_once(self):
+        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"}, container="setup")
+        self.agent.answers = {"create": {"action": "skip"}}
+        new.create()
+        new.start()
+        until = time.monotonic() + 5
+        while new.status() != "stopped" and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(new.status(), "stopped")
+        self.assertEqual(new.lines(), [])
+
+    def test_costs_little_over_plain_runc(self):
+        # The least of a dozen: what else runs on the machine only adds.
+        times = {"/usr/sbin/runc": [], WRAPPER: []}
+        c = self.pod("cost", NEW)
+        for _ in range(12):
+            for program, taken in times.items():
+                c.create(program=program)
+                seconds = c.seconds
+                c.start(program=program)
+                seconds += c.seconds
+                c.call("kill", c.id, "KILL", program=program)
+                seconds += c.seconds
+                until = time.monotonic() + 5
+                while c.status() != "stopped" and time.monotonic() < until:
+                    time.sleep(0.005)
+                c.call("delete", c.id, program=program)
+                taken.append(seconds + c.seconds)
+        runc, ours = (min(taken) * 1000 for taken in times.values())
+        print(f"\ncreate + start + kill + delete: runc {runc:.1f} ms, holdfast-runc {ours:.1f} ms", file=sys.stderr)
+        self.assertLess(ours - runc, 10)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,297 @@
+// containerd's configuration in the shapes that nodes have it, and when containerd is restarted.
+#include "agent/installer/installer.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include "agent/installer/real_host.h"
+#include "agent/node_label.h"
+#include "fakes.h"
+
+namespace holdfast::agent {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr char kDump[] = R"(version = 3
+[plugins]
+  [plugins.'io.containerd.cri.v1.runtime']
+    [plugins.'io.containerd.cri.v1.runtime'.containerd]
+      default_runtime_name = 'runc'
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]
+        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+          runtime_type = 'io.containerd.runc.v2'
+          [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+            SystemdCgroup = true
+)";
+// Debian's package.
+constexpr char kDebian[] = R"(version = 2
+
+[plugins]
+  [plugins."io.containerd.grpc.v1.cri"]
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/usr/lib/cni"
+)";
+
+TEST(ContainerdConfig, AConfigWithoutImportsGetsOneLineAndIsOtherwiseUntouched) {
+  Result<ContainerdPlan> plan = PlanContainerdConfig(kDebian, kDump, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  std::string expected = kDebian;
+  expected.insert(expected.find('\n') + 1, "imports = [\"/etc/containerd/conf.d/holdfast*.toml\"]\n");
+  EXPECT_EQ(*plan->config, expected);
+  EXPECT_THAT(plan->drop_in, HasSubstr("version = 2\n")) << "2.1.9 does not migrate a drop-in that is older than config.toml";
+  EXPECT_THAT(plan->drop_in, HasSubstr("io.containerd.grpc.v1.cri"));
+  EXPECT_THAT(plan->drop_in, HasSubstr("SystemdCgroup = true")) << "as the node's default runtime has it";
+  Result<ContainerdPlan> again = PlanContainerdConfig(plan->config, kDump, 2);
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(again->config.has_value());
+}
+
+TEST(ContainerdConfig, ImportsThatTakeTheDropInAreLeftAlone) {
+  for (const char* imports : {"[\"/etc/containerd/conf.d/*.toml\"]", "[ \"/x.toml\", \"conf.d/*.toml\" ]",
+                              "['/etc/containerd/conf.d/holdfast.toml']", "[\n  # ours\n  \"/etc/containerd/conf.d/*.toml\",\n]"}) {
+    Result<ContainerdPlan> plan = PlanContainerdConfig("version = 3\nimports = " + std::string(imports) + "\n", kDump, 2);
+    ASSERT_TRUE(plan.ok()) << imports;
+    EXPECT_FALSE(plan->config.has_value()) << imports;
+    EXPECT_THAT(plan->drop_in, HasSubstr("version = 3\n"));
+    EXPECT_THAT(plan->drop_in, HasSubstr("io.containerd.cri.v1.runtime"));
+  }
+}
+
+TEST(ContainerdConfig, OtherImportsAreExtended) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"imports = []", "imports = [\"/etc/containerd/conf.d/holdfast*.toml\"]"},
+      {"imports = ['/etc/containerd/runtime_*.toml', './debug.toml']",
+       "imports = [\"/etc/containerd/conf.d/holdfast*.toml\", '/etc/containerd/runtime_*.toml', './debug.toml']"},
+      {"imports = [ # größer\n  \"/a.toml\",\n]", "imports = [\"/etc/containerd/conf.d/holdfast*.toml\",  # größer\n  \"/a.toml\",\n]"}};
+  for (const auto& [before, after] : cases) {
+    const std::string head = "# ä config\nversion = 3 # ü\n", tail = "\n[debug]\n  level = \"info\"\n";
+    Result<ContainerdPlan> plan = PlanContainerdConfig(head + before + tail, kDump, 2);
+    ASSERT_TRUE(plan.ok()) << before << plan.status().message();
+    EXPECT_EQ(*plan->config, head + after + tail);
+  }
+}
+
+TEST(ContainerdConfig, NoConfigMeansOneWithTheDefaults) {
+  Result<ContainerdPlan> plan = PlanContainerdConfig(std::nullopt, "", 2);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(*plan->config, HasSubstr("version = 3\nimports"));
+  plan = PlanContainerdConfig(std::nullopt, "", 1);
+  EXPECT_THAT(*plan->config, HasSubstr("version = 2\nimports"));
+}
+
+TEST(ContainerdConfig, WhatIsNotUnderstoodIsLeftAloneWithTheReason) {
+  for (const char* text :
+       {"", "[plugins.cri]\n", "version = 1\n", "version = 9\n", "version = \n", "version = 3\nimports = 7\n", "\xff\xfe"}) {
+    Result<ContainerdPlan> plan = PlanContainerdConfig(text, kDump, 2);
+    EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition) << text;
+    EXPECT_THAT(plan.status().message(), HasSubstr("by hand"));
+  }
+  EXPECT_FALSE(PlanContainerdConfig("version = 3\n", kDump, 1).ok());
+}
+
+TEST(ContainerdConfig, KnowsItsOwnRuntimeInADump) {
+  EXPECT_FALSE(HasRuntime(kDump));
+  EXPECT_TRUE(
+      HasRuntime(std::string(kDump) + PlanContainerdConfig("version = 3\n", kDump, 2)
+                                          ->drop_in.substr(PlanContainerdConfig("version = 3\n", kDump, 2)->drop_in.find("[plugins"))));
+  EXPECT_FALSE(HasRuntime("not toml ["));
+  EXPECT_EQ(ContainerdMajor("containerd github.com/containerd/containerd/v2 2.1.9+unknown \n"), 2);
+  EXPECT_EQ(ContainerdMajor("containerd github.com/containerd/containerd v1.7.20 8fc6bcff51318944179630522a095cc9dbf9f353"), 1);
+  EXPECT_EQ(ContainerdMajor("nonsense"), 0);
+}
+
+class FakeHost final : public Host {
+ public:
+  explicit FakeHost(FakeClock& clock) : clock_(clock) { files["/usr/sbin/runc"] = ""; }
+  std::map<std::string, std::string> files, links;
+  std::map<std::string, WallTime> changed;
+  bool answers = true, running = true, comes_back = true, systemd = false, programs = true;
+  std::string config_file;
+  int pid = 100, terminations = 0, systemctls = 0;
+  WallTime started;
+  bool ignores_drop_in = false;
+
+  Result<std::string> Read(const std::string& path) override {
+    if (!files.contains(path)) return Status(Code::kNotFound, path);
+    return files[path];
+  }
+  Status Write(const std::string& path, const std::string& data, unsigned) override {
+    files[path] = data;
+    changed[path] = clock_.Wall();
+    return Status::Ok();
+  }
+  Status Link(const std::string& path, const std::string& target) override {
+    if (links.contains(path) || files.contains(path)) return Status(Code::kAlreadyExists, path);
+    links[path] = target;
+    changed[path] = clock_.Wall();
+    return Status::Ok();
+  }
+  FileInfo Look(const std::string& path) override {
+    FileInfo info;
+    info.exists = files.contains(path) || links.contains(path) || (path == "/run/systemd/system" && systemd);
+    info.changed = changed[path];
+    return info;
+  }
+  Result<ProcessResult> Run(const std::vector<std::string>& argv, Duration) override {
+    ProcessResult result;
+    result.exit_code = 0;
+    if (argv[0] == "systemctl") {
+      ++systemctls;
+      Fresh();
+    } else if (argv.back() == "dump") {
+      const bool imported = files.contains(kContainerdConfig) && files[kContainerdConfig].find("imports") != std::string::npos;
+      result.out = kDump;
+      if (imported && files.contains(kDropIn) && !ignores_drop_in) result.out += files[kDropIn].substr(files[kDropIn].find("[plugins"));
+    } else if (argv[0] == "containerd") {
+      result.out = "containerd x 2.1.9";
+    } else if (!programs) {
+      result.exit_code = 127;
+      result.err = "no such file";
+    } else {
+      result.out = argv[0] + " 1.0\n";
+    }
+    return result;
+  }
+  Result<ContainerdProcess> Containerd() override {
+    if (!running) return Status(Code::kNotFound, "no containerd runs on this node");
+    ContainerdProcess process;
+    process.pid = pid;
+    process.started = started;
+    process.path = "/usr/local/bin:/usr/bin";
+    process.config_file = config_file;
+    return process;
+  }
+  Status Terminate(int) override {
+    ++terminations;
+    if (comes_back) Fresh();
+    return Status::Ok();
+  }
+  bool ContainerdAnswers() override { return answers; }
+  Result<bool> CopyPrograms() override { return false; }
+
+ private:
+  void Fresh() {
+    clock_.Advance(std::chrono::seconds(1));
+    ++pid;
+    started = clock_.Wall();
+  }
+  FakeClock& clock_;
+};
+
+class InstallerTest : public testing::Test {
+ protected:
+  InstallerTest() {
+    host.started = clock.Wall();
+    clock.Advance(std::chrono::hours(1));
+    host.files[kContainerdConfig] = "version = 3\n";
+  }
+  FakeClock clock;
+  FakeHost host{clock};
+  std::string busy;
+  Installer installer{host, [this](std::string* why) { return *why = busy, !busy.empty(); }, clock};
+};
+
+TEST_F(InstallerTest, AFreshNodeIsConfiguredAndContainerdRestartedOnce) {
+  ASSERT_TRUE(installer.Install({}).ok());
+  EXPECT_EQ(host.terminations, 1);
+  EXPECT_EQ(host.links["/usr/local/bin/criu"], "/opt/holdfast/criu/criu");
+  EXPECT_EQ(host.files[std::string(kContainerdConfig) + ".before-holdfast"], "version = 3\n");
+  Result<Json> versions = installer.Probe();
+  ASSERT_TRUE(versions.ok()) << versions.status().message();
+  const auto files = host.files;
+  ASSERT_TRUE(installer.Install({}).ok());
+  EXPECT_EQ(host.terminations, 1);
+  EXPECT_EQ(host.files, files);
+}
+
+TEST_F(InstallerTest, SystemdRestartsContainerdWhereItRuns) {
+  host.systemd = true;
+  ASSERT_TRUE(installer.Install({}).ok());
+  EXPECT_EQ(host.systemctls, 1);
+  EXPECT_EQ(host.terminations, 0);
+}
+
+TEST_F(InstallerTest, ContainerdIsNotRestartedWhileAContainerIsFrozen) {
+  busy = "a pod is kept frozen";
+  Status status = installer.Install({});
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("kept frozen"));
+  EXPECT_EQ(host.terminations, 0);
+  EXPECT_EQ(installer.Probe().status().code(), Code::kUnavailable) << "the running containerd does not know it yet";
+  busy.clear();
+  EXPECT_TRUE(installer.Install({}).ok());
+}
+
+TEST_F(InstallerTest, ACriuOfTheNodesOwnIsKept) {
+  host.files["/usr/bin/criu"] = "theirs";
+  ASSERT_TRUE(installer.Install({}).ok());
+  EXPECT_TRUE(host.links.empty());
+}
+
+TEST_F(InstallerTest, ContainerdThatDoesNotTakeTheEntryGetsItsConfigBack) {
+  host.ignores_drop_in = true;
+  Status status = installer.Install({});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(host.files[kContainerdConfig], "version = 3\n");
+  EXPECT_EQ(host.terminations, 0);
+}
+
+TEST_F(InstallerTest, AForeignConfigFileIsNotTouched) {
+  host.config_file = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml";
+  EXPECT_THAT(installer.Install({}).message(), HasSubstr("rancher"));
+  EXPECT_FALSE(host.files.contains(kDropIn));
+}
+
+TEST_F(InstallerTest, NoContainerdIsAReasonToWait) {
+  host.running = false;
+  EXPECT_EQ(installer.Install({}).code(), Code::kUnavailable);
+}
+
+TEST_F(InstallerTest, AContainerdThatDoesNotComeBackIsReported) {
+  host.comes_back = false;
+  std::jthread time([this](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      if (clock.waiters() > 0)
+        clock.Advance(std::chrono::seconds(1));
+      else
+        std::this_thread::yield();
+    }
+  });
+  EXPECT_THAT(installer.Install({}).message(), HasSubstr("did not come back"));
+}
+
+TEST_F(InstallerTest, AProgramThatDoesNotRunMakesTheNodeUnsupported) {
+  ASSERT_TRUE(installer.Install({}).ok());
+  host.programs = false;
+  EXPECT_EQ(installer.Probe().status().code(), Code::kUnsupported);
+}
+
+TEST(NodeLabel, PatchesSayReadyUnsupportedOrNothing) {
+  EXPECT_EQ(GetString(ReadyPatch({{"holdfast.dev/criu-version", "4.2"}}), {"metadata", "labels", "holdfast.dev/runtime"}), "ready");
+  EXPECT_EQ(GetString(UnsupportedPatch("why"), {"metadata", "annotations", "holdfast.dev/reason"}), "why");
+  EXPECT_TRUE(Find(UninstalledPatch(), {"metadata", "labels", "holdfast.dev/runtime"})->is_null());
+}
+
+TEST(CopyTree, ReplacesWhatDiffersAndKeepsWhatIsRunning) {
+  TempDir dir;
+  const std::string from = dir.path() + "/from", to = dir.path() + "/to";
+  ASSERT_TRUE(MakeDirs(from + "/bin").ok());
+  ASSERT_TRUE(WriteFileDurably(from + "/bin/holdfast-runc", "new", 0755).ok());
+  ASSERT_EQ(symlink("bin/holdfast-runc", (from + "/link").c_str()), 0);
+  EXPECT_TRUE(*CopyTree(from, to));
+  EXPECT_FALSE(*CopyTree(from, to));
+  ASSERT_TRUE(WriteFileDurably(to + "/bin/holdfast-runc", "old", 0755).ok());
+  int running = open((to + "/bin/holdfast-runc").c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_TRUE(*CopyTree(from, to));
+  EXPECT_EQ(*ReadFile(to + "/bin/holdfast-runc"), "new");
+  char text[4] = {};
+  EXPECT_EQ(read(running, text, 3), 3);
+  EXPECT_STREQ(text, "old");
+  close(running);
+}
+
+}  // namespace
+}  // namespace holdfast::agent

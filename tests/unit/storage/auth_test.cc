@@ -1,0 +1,132 @@
+#include "storage/server/auth.h"
+
+#include "storage/server/server.h"
+#include "storage/server/token_review.h"
+#include "tests/unit/storage/fixture.h"
+
+namespace holdfast::storage {
+namespace {
+
+class CountingAuthenticator final : public Authenticator {
+ public:
+  explicit CountingAuthenticator(int* calls) : calls_(calls) {}
+  Result<std::string> Authenticate(const std::string& token, std::stop_token) override {
+    ++*calls_;
+    if (token == "down") return Status(Code::kUnavailable, "no answer");
+    if (token.starts_with("good")) return "user-of-" + token;
+    return Status(Code::kUnauthenticated, "nobody's");
+  }
+
+ private:
+  int* const calls_;
+};
+
+TEST(CachedAuthenticator, AsksOncePerMinute) {
+  FakeClock clock;
+  int calls = 0;
+  CachedAuthenticator cached(std::make_unique<CountingAuthenticator>(&calls), std::chrono::seconds(60), std::chrono::seconds(10), clock);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(cached.Authenticate("good", {}).value_or(""), "user-of-good");
+  EXPECT_EQ(calls, 1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(CodeOf(cached.Authenticate("bad", {})), Code::kUnauthenticated);
+  EXPECT_EQ(calls, 2);
+  clock.Advance(std::chrono::seconds(11));
+  EXPECT_EQ(CodeOf(cached.Authenticate("bad", {})), Code::kUnauthenticated);
+  EXPECT_OK(cached.Authenticate("good", {}));
+  EXPECT_EQ(calls, 3);
+  clock.Advance(std::chrono::seconds(50));
+  EXPECT_OK(cached.Authenticate("good", {}));
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(CachedAuthenticator, DoesNotRememberThatNobodyAnswered) {
+  FakeClock clock;
+  int calls = 0;
+  CachedAuthenticator cached(std::make_unique<CountingAuthenticator>(&calls), std::chrono::seconds(60), std::chrono::seconds(10), clock);
+  EXPECT_EQ(CodeOf(cached.Authenticate("down", {})), Code::kUnavailable);
+  EXPECT_EQ(CodeOf(cached.Authenticate("down", {})), Code::kUnavailable);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(CachedAuthenticator, StaysSmall) {
+  FakeClock clock;
+  int calls = 0;
+  CachedAuthenticator cached(std::make_unique<CountingAuthenticator>(&calls), std::chrono::seconds(60), std::chrono::seconds(10), clock);
+  for (int i = 0; i < 5000; ++i) EXPECT_OK(cached.Authenticate("good" + std::to_string(i), {}));
+  EXPECT_EQ(CodeOf(cached.Authenticate(std::string(1 << 20, 'x'), {})), Code::kUnauthenticated);
+  EXPECT_EQ(CodeOf(cached.Authenticate("", {})), Code::kUnauthenticated);
+  EXPECT_EQ(calls, 5000);
+}
+
+TEST(AllowList, KnowsWhoMayDoWhat) {
+  AllowList list;
+  ASSERT_OK(list.Add("system:serviceaccount:holdfast:agent=read-write"));
+  ASSERT_OK(list.Add("system:serviceaccount:holdfast:controller=delete"));
+  ASSERT_OK(list.Add("admin=read-write,delete"));
+  EXPECT_TRUE(list.Allows("system:serviceaccount:holdfast:agent", Role::kReadWrite));
+  EXPECT_FALSE(list.Allows("system:serviceaccount:holdfast:agent", Role::kDelete));
+  EXPECT_FALSE(list.Allows("system:serviceaccount:holdfast:controller", Role::kReadWrite));
+  EXPECT_TRUE(list.Allows("admin", Role::kDelete));
+  EXPECT_FALSE(list.Allows("", Role::kReadWrite));
+  for (const char* flag : {"", "x", "=read-write", "x=", "x=all", "x=read-write,"}) EXPECT_FALSE(list.Add(flag).ok()) << flag;
+}
+
+// Answers TokenReviews as an API server does.
+class FakeApiServer final : public kube::Transport {
+ public:
+  Result<kube::HttpResponse> Send(const kube::HttpRequest& request, std::stop_token) override {
+    last = request;
+    if (status != 201) return kube::HttpResponse{.status = status, .headers = {}, .body = "{}"};
+    Json review = Json::parse(request.body);
+    const bool good = GetString(review, {"spec", "token"}) == "good";
+    review["status"] = {{"authenticated", good}};
+    if (good) review["status"]["user"] = {{"username", "system:serviceaccount:holdfast:agent"}};
+    if (good && review["spec"].contains("audiences") && knows_audiences) review["status"]["audiences"] = review["spec"]["audiences"];
+    return kube::HttpResponse{.status = 201, .headers = {{"content-type", "application/json"}}, .body = review.dump()};
+  }
+  Result<kube::HttpResponse> Stream(const kube::HttpRequest&, const std::function<bool(std::string_view)>&, std::stop_token) override {
+    return Status(Code::kUnsupported, "");
+  }
+  kube::HttpRequest last;
+  int status = 201;
+  bool knows_audiences = true;
+};
+
+TEST(TokenReview, SaysWhoseATokenIs) {
+  auto api = std::make_shared<FakeApiServer>();
+  auto authenticator = MakeTokenReviewAuthenticator(std::make_shared<kube::Client>(api), "");
+  EXPECT_EQ(authenticator->Authenticate("good", {}).value_or(""), "system:serviceaccount:holdfast:agent");
+  EXPECT_EQ(api->last.method, "POST");
+  EXPECT_EQ(api->last.path.substr(0, api->last.path.find('?')), "/apis/authentication.k8s.io/v1/tokenreviews");
+  EXPECT_EQ(CodeOf(authenticator->Authenticate("bad", {})), Code::kUnauthenticated);
+}
+
+TEST(TokenReview, AFailureIsNotTheCallersFault) {
+  auto api = std::make_shared<FakeApiServer>();
+  auto authenticator = MakeTokenReviewAuthenticator(std::make_shared<kube::Client>(api), "");
+  for (int status : {401, 403, 500, 503}) {
+    api->status = status;
+    EXPECT_EQ(CodeOf(authenticator->Authenticate("good", {})), Code::kUnavailable) << status;
+  }
+}
+
+TEST(TokenReview, ChecksTheAudience) {
+  auto api = std::make_shared<FakeApiServer>();
+  auto authenticator = MakeTokenReviewAuthenticator(std::make_shared<kube::Client>(api), "holdfast-store");
+  EXPECT_OK(authenticator->Authenticate("good", {}));
+  api->knows_audiences = false;
+  EXPECT_EQ(CodeOf(authenticator->Authenticate("good", {})), Code::kUnauthenticated);
+}
+
+TEST(Addresses, AreRead) {
+  EXPECT_EQ(ParseAddress("127.0.0.1:8443")->second, 8443);
+  EXPECT_EQ(ParseAddress(":8443")->first, "0.0.0.0");
+  EXPECT_EQ(ParseAddress("[::1]:0")->first, "::1");
+  for (const char* text : {"", "8443", "x:", "x:-1", "x:70000", "x:80y"}) EXPECT_FALSE(ParseAddress(text).ok()) << text;
+  EXPECT_TRUE(IsLoopback("127.3.4.5"));
+  EXPECT_TRUE(IsLoopback("::1"));
+  EXPECT_FALSE(IsLoopback("0.0.0.0"));
+  EXPECT_FALSE(IsLoopback("10.0.0.1"));
+}
+
+}  // namespace
+}  // namespace holdfast::storage

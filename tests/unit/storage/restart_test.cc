@@ -1,0 +1,118 @@
+// The server's program is killed in the middle of a checkpoint and started again; the client does not notice.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/storage/server_fixture.h"
+
+namespace holdfast::storage {
+namespace {
+
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+class Program {
+ public:
+  Program(const TempDir& dir, int port) : dir_(dir), port_(port) { Start(); }
+  ~Program() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void Start() {
+    const std::string data = dir_ / "store", listen = "127.0.0.1:" + std::to_string(port_), faults = dir_ / "faults";
+    pid_ = fork();
+    if (pid_ != 0) return;
+    setenv("HOLDFAST_FAULT_DIR", faults.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the child's only thread
+    execl(HOLDFAST_STORE_BINARY, "holdfast-store", "--data", data.c_str(), "--listen", listen.c_str(), "--auth=none", "--log-level=warning",
+          "--reserve-bytes=0", static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
+  void Signal(int signal) const { kill(pid_, signal); }
+
+ private:
+  const TempDir& dir_;
+  const int port_;
+  pid_t pid_ = 0;
+};
+
+class Restart : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Restart, InTheMiddleOfACheckpointIsSurvived) {
+  TempDir dir;
+  WriteText(dir / "in/pages", RandomText(30 * kMaxSegmentBytes, 1));
+  ASSERT_OK(MakeDirs(dir / "faults"));
+  const int port = FreePort();
+  Program program(dir, port);
+  RemoteStore remote(
+      {.http = {.url = "http://127.0.0.1:" + std::to_string(port), .ca_file = "", .token_file = ""}, .patience = std::chrono::seconds(40)});
+  auto session = remote.OpenSession("uid-1", "default");
+  ASSERT_OK(session);
+  WriteText(dir / "faults/" + GetParam(), "kill");
+  std::jthread supervisor([&] {
+    const int status = program.Wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    program.Start();
+  });
+  Result<std::vector<FileEntry>> files = Ingest(dir / "in", **session, {});
+  ASSERT_OK(files);
+  ASSERT_OK((*session)->Commit(ManifestOf("uid-1", "default", *files)));
+  supervisor.join();
+  ASSERT_OK(Fetch(remote, "uid-1", dir / "out", {}));
+  ExpectSameTree(dir / "in", dir / "out");
+}
+
+INSTANTIATE_TEST_SUITE_P(At, Restart,
+                         ::testing::Values("store.put", "store.before_sync", "store.before_manifest_rename", "store.after_manifest_rename"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '.' || c == '_'; }, 'X');
+                           return name;
+                         });
+
+TEST(StoreProgram, EndsOnSigtermAndItsCommandsWork) {
+  TempDir dir;
+  WriteText(dir / "in/a", "hello");
+  ASSERT_OK(MakeDirs(dir / "faults"));
+  const int port = FreePort();
+  Program program(dir, port);
+  RemoteStore remote(
+      {.http = {.url = "http://127.0.0.1:" + std::to_string(port), .ca_file = "", .token_file = ""}, .patience = std::chrono::seconds(40)});
+  ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
+  auto run = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {HOLDFAST_STORE_BINARY, "--data", dir / "store"});
+    return RunProcess(args, {}).value_or(ProcessResult{});
+  };
+  EXPECT_THAT(run({"stat"}).out, ::testing::HasSubstr("uid-1"));
+  EXPECT_EQ(run({"fsck"}).exit_code, 0);
+  EXPECT_EQ(run({"delete", "uid-1"}).exit_code, 2) << "a server has the volume";
+  program.Signal(SIGTERM);
+  const int status = program.Wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  unlink((dir / "store/objects/" + FilesBelow(dir / "store/objects").at(0)).c_str());
+  ProcessResult fsck = run({"fsck"});
+  EXPECT_EQ(fsck.exit_code, 1);
+  EXPECT_THAT(fsck.out, ::testing::HasSubstr("HURT uid-1"));
+  EXPECT_EQ(run({"delete", "uid-1"}).exit_code, 0);
+  EXPECT_EQ(run({"fsck"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace holdfast::storage

@@ -1,0 +1,54 @@
+// A server on loopback with a certificate made for the test.
+#pragma once
+
+#include "base/process.h"
+#include "storage/remote.h"
+#include "storage/server/server.h"
+#include "tests/unit/storage/fixture.h"
+
+namespace holdfast::storage {
+
+// Writes `name`.crt and `name`.key for 127.0.0.1; its own CA.
+inline void MakeCertificate(const TempDir& dir, const std::string& name) {
+  Result<ProcessResult> made =
+      RunProcess({"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                  "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", dir / (name + ".key"), "-out", dir / (name + ".crt")},
+                 {});
+  ASSERT_OK(made);
+  ASSERT_EQ(made->exit_code, 0) << made->err;
+}
+
+class TokenNames final : public Authenticator {
+ public:
+  // "agent-token" is agent's, and so on.
+  Result<std::string> Authenticate(const std::string& token, std::stop_token) override {
+    if (token.ends_with("-token")) return token.substr(0, token.size() - 6);
+    return Status(Code::kUnauthenticated, "the bearer token is not valid");
+  }
+};
+
+struct TestServer {
+  explicit TestServer(const TempDir& dir) : dir(dir) {
+    MakeCertificate(dir, "tls");
+    store = OpenStore(dir / "store");
+    AllowList allowed;
+    EXPECT_OK(allowed.Add("agent=read-write"));
+    EXPECT_OK(allowed.Add("controller=delete"));
+    server = std::make_unique<StoreServer>(
+        *store, std::make_unique<TokenNames>(), std::move(allowed),
+        ServerOptions{.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
+    EXPECT_OK(server->Start({}));
+  }
+  RemoteStoreOptions Options(const std::string& user, Duration patience = std::chrono::seconds(20)) const {
+    WriteText(dir / (user + ".token"), user + "-token\n");
+    return {.http = {.url = "https://127.0.0.1:" + std::to_string(server->port()),
+                     .ca_file = dir / "tls.crt",
+                     .token_file = dir / (user + ".token")},
+            .patience = patience};
+  }
+  const TempDir& dir;
+  std::unique_ptr<LocalStore> store;
+  std::unique_ptr<StoreServer> server;
+};
+
+}  // namespace holdfast::storage
