@@ -9,6 +9,7 @@ namespace {
 constexpr std::string_view kPhases[] = {"Pending", "Assigned", "Freezing", "Dumping", "Storing", "Ready", "Failed", "Deleting"};
 constexpr std::string_view kTriggers[] = {"Manual", "Interval", "Drain", "Spot", "Preemption", "Suspend", "Idle", "Schedule"};
 constexpr size_t kMaxName = 63;
+constexpr size_t kMaxMessage = 2048;
 
 template <class Enum, size_t N>
 Enum ParseEnum(const std::string_view (&names)[N], const std::string& text, Enum otherwise) {
@@ -198,7 +199,10 @@ Json SummaryJson(int64_t size_bytes, int64_t stored_bytes) {
 }
 
 Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now) {
-  Condition ready{"Ready", phase == Phase::kReady ? "True" : "False", reason, message, FormatTime(now), previous.meta.generation};
+  // What others say may be long; the line is for people, and the CRD has a limit.
+  Condition ready{"Ready",         phase == Phase::kReady ? "True" : "False",
+                  reason,          message.substr(0, kMaxMessage),
+                  FormatTime(now), previous.meta.generation};
   Json conditions = Json::array();
   // A merge patch replaces the whole list, so the others go with it.
   for (const Condition& condition : previous.status.conditions) {

@@ -41,9 +41,10 @@ Step Wait(const World& w, const std::string& message, Duration again, WallTime n
   const api::Checkpoint& c = *w.checkpoint;
   const api::Condition* ready = c.Ready();
   Step step;
-  if (ready == nullptr || ready->reason != reason::kWaiting || ready->message != message) {
-    step = Patch(w, api::PhasePatch(c, Phase::kPending, reason::kWaiting, message, now), message);
-  }
+  Json patch = api::PhasePatch(c, Phase::kPending, reason::kWaiting, message, now);
+  // As the patch has it: a message that was shortened would differ for ever.
+  const api::Condition next = *api::Checkpoint::FromJson(patch).Ready();
+  if (ready == nullptr || ready->reason != next.reason || ready->message != next.message) step = Patch(w, std::move(patch), message);
   step.again = std::clamp<Duration>(DeadlineOf(c) - now, std::chrono::milliseconds(100), again);
   return step;
 }

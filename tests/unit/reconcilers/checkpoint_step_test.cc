@@ -160,6 +160,18 @@ TEST(Checkpoint, WaitsForAPodThatDoesNotRunYetAndSaysSoOnce) {
   EXPECT_EQ(Next(w, At(2)).action, Action::kNothing);
 }
 
+TEST(Checkpoint, AnEndlessReasonIsWrittenOnceToo) {
+  World w = Seen();
+  w.admission = Admission{false, std::string(100000, 'x'), true};
+  const Step step = Next(w, At(1));
+  ASSERT_EQ(step.action, Action::kPatchStatus);
+  api::Checkpoint told = *w.checkpoint;
+  told.status.conditions = {*api::Checkpoint::FromJson(step.patch).Ready()};
+  EXPECT_LE(told.Ready()->message.size(), 4096u);
+  w.checkpoint = Share(told);
+  EXPECT_EQ(Next(w, At(2)).action, Action::kNothing);
+}
+
 TEST(Checkpoint, GivesUpWaitingAtItsDeadline) {
   World w = With([](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) { p->phase = "Pending"; });
   const Step step = Next(w, At(100));
