@@ -1,5 +1,7 @@
 #include "runtime/criu_log.h"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,6 +49,16 @@ std::string TellingLines(const std::string& path) {
   ssize_t n = pread(fd, text.data(), text.size(), from);
   close(fd);
   return n > 0 ? TellingLinesOf(std::string_view(text).substr(0, static_cast<size_t>(n))) : "";
+}
+
+bool InsideAProcess(std::string_view log) {
+  auto last = [&](std::string_view first, std::string_view second) {
+    // rfind's npos + 1 is 0: before any place.
+    return std::max(log.rfind(first) + 1, log.rfind(second) + 1);
+  };
+  const size_t entered = last("Parasite syscall_ip at", " exited trapping");
+  const size_t left = last(" has been switched to daemon mode", "Dumping task cwd id");
+  return entered > left;
 }
 
 }  // namespace holdfast::runtime

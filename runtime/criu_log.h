@@ -10,4 +10,9 @@ namespace holdfast::runtime {
 std::string TellingLines(const std::string& path);
 std::string TellingLinesOf(std::string_view log);
 
+// True while CRIU makes a process run CRIU's own code outside its parasite's loop: killed there, CRIU would leave the process in the middle
+// of that code. In the loop, a dead CRIU is noticed and the process goes on where it was. `log` is dump.log at level 4, as runc asks for
+// it.
+bool InsideAProcess(std::string_view log);
+
 }  // namespace holdfast::runtime

@@ -157,16 +157,32 @@ class Run {
     return Status::Ok();
   }
 
+  // Frozen processes keep CRIU from going on; where it must not be killed, it is let go on for a moment.
+  static void HoldStill(const Target& target) {
+    constexpr int kRounds = 200;  // 2 s
+    for (int round = 0;; ++round) {
+      Status held = target.freezer.FreezeSoon();
+      if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
+      std::this_thread::sleep_for(milliseconds(5));  // what CRIU was about to write of itself
+      Result<std::string> log = ReadFile(target.folder + "/dump.log");
+      if (!log.ok() || !InsideAProcess(*log)) return;
+      if (round >= kRounds) {
+        LogWarning("CRIU is killed while it runs code inside a process, which may not survive it", {{"container", target.name.name}});
+        return;
+      }
+      Status thawed = target.freezer.Thaw();
+      if (!thawed.ok()) LogWarning("not thawed for CRIU", {{"error", thawed.message()}});
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+
   Status DumpOne(const Target& target) {
     const std::string images = target.folder + "/images";
     HF_RETURN_IF_ERROR(RemoveAll(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
     const MonoTime from = Clock::Real().Mono();
     // CRIU thaws what it holds by ptrace. Killed, it would let the processes run at once, with sockets that it left unusable.
-    auto hold = [&target] {
-      Status held = target.freezer.FreezeSoon();
-      if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
-    };
+    auto hold = [&target] { HoldStill(target); };
     Result<int> code =
         runc_.RunAttached({"--log=" + target.folder + "/runc.log", "--log-format=json", "checkpoint", "--leave-running", "--image-path",
                            images, "--work-path", target.folder, "--tcp-established", "--file-locks", target.name.id},

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   rmdir("/etc/folder");
   mkdir("/etc/folder", 0750);
   close(open("/etc/folder/new", O_CREAT | O_WRONLY, 0600));
+  unlink("/etc/link");  // of an earlier run in the same root
   if (link("/etc/folder/new", "/etc/link")) die("link");
   char page_name[64];
   snprintf(page_name, sizeof page_name, "/dev/shm/page.%d", port);

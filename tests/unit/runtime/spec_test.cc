@@ -86,5 +86,19 @@ TEST(CriuLog, OnlyTheLinesThatTellSomething) {
   EXPECT_EQ(TellingLinesOf(""), "");
 }
 
+TEST(CriuLog, TellsWhenAProcessIsInTheMiddleOfCriusCode) {
+  std::string log = "(00.002) SEIZE 7 (comm counter): success\n(00.006) Dumping task (pid: 7 comm: counter)\n";
+  EXPECT_FALSE(InsideAProcess(""));
+  EXPECT_FALSE(InsideAProcess(log));
+  log += "(00.021) Parasite syscall_ip at 0x401000\n(00.022) Wait for parasite being daemonized...\n";
+  EXPECT_TRUE(InsideAProcess(log));
+  log += "(00.023) Parasite 7 has been switched to daemon mode\npie: 1: Daemon waits for command\n";
+  EXPECT_FALSE(InsideAProcess(log));
+  log += "(00.960) Daemon 7 exited trapping\n";
+  EXPECT_TRUE(InsideAProcess(log));
+  log += "(00.975) Dumping task cwd id 0x9 root id 0xa\n(00.975) Dumping task (pid: 8 comm: counter)\n";
+  EXPECT_FALSE(InsideAProcess(log));
+}
+
 }  // namespace
 }  // namespace holdfast::runtime
