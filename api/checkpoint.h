@@ -14,13 +14,13 @@ inline constexpr char kVersion[] = "v1alpha1";
 inline constexpr char kRuntimeClass[] = "holdfast";
 
 // Annotations and labels of users' objects.
-inline constexpr char kProtect[] = "holdfast.dev/protect";              // "true": on a workload, bare pod or Namespace
-inline constexpr char kPolicy[] = "holdfast.dev/policy";                // name of a RestorePolicy
-inline constexpr char kContainers[] = "holdfast.dev/containers";        // "a,b"
+inline constexpr char kProtect[] = "holdfast.dev/protect";                 // "true": on a workload, bare pod or Namespace
+inline constexpr char kPolicy[] = "holdfast.dev/policy";                   // name of a RestorePolicy
+inline constexpr char kContainers[] = "holdfast.dev/containers";           // "a,b"
 inline constexpr char kFromCheckpoint[] = "holdfast.dev/from-checkpoint";  // a user asks that this pod starts from that Checkpoint
-inline constexpr char kRestore[] = "holdfast.dev/restore";              // set by the controller with the claim; overwritten by the webhook
-inline constexpr char kClaimGate[] = "holdfast.dev/claim";              // scheduling gate
-inline constexpr char kNodeReady[] = "holdfast.dev/runtime";            // node label: "ready"
+inline constexpr char kRestore[] = "holdfast.dev/restore";    // set by the controller with the claim; overwritten by the webhook
+inline constexpr char kClaimGate[] = "holdfast.dev/claim";    // scheduling gate
+inline constexpr char kNodeReady[] = "holdfast.dev/runtime";  // node label: "ready"
 
 enum class Phase { kPending, kAssigned, kFreezing, kDumping, kStoring, kReady, kFailed, kDeleting };
 std::string_view PhaseName(Phase phase);  // "Pending"
@@ -30,8 +30,8 @@ std::string_view TriggerName(Trigger trigger);
 // Reasons of the condition Ready.
 namespace reason {
 inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCompleted[] = "Completed", kPodGone[] = "PodGone",
-                      kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported", kDumpFailed[] = "DumpFailed", kStoreFull[] = "StoreFull",
-                      kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable";
+                      kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported", kDumpFailed[] = "DumpFailed",
+                      kStoreFull[] = "StoreFull", kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable";
 }
 
 struct Condition {
@@ -79,9 +79,9 @@ struct Checkpoint {
     std::vector<Condition> conditions;
     std::string node_name, pod_uid, started_at, completed_at;
     Owner owner;
-    int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;        // size
-    int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;                   // timings
-    int64_t progress_bytes = 0, progress_total = 0;                     // progress
+    int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;  // size
+    int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;             // timings
+    int64_t progress_bytes = 0, progress_total = 0;               // progress
     Json platform = Json::object();
     std::vector<CheckpointContainer> containers;
     std::string manifest_store, manifest_id, manifest_digest;

@@ -14,8 +14,14 @@ bool ParseLogLevel(std::string_view text, LogLevel* level);  // debug|info|warni
 // `fields` is an object: Log(LogLevel::kInfo, "frozen", {{"checkpoint", name}, {"ms", 12}}).
 void Log(LogLevel level, std::string_view message, const nlohmann::json& fields = nlohmann::json::object());
 
-inline void LogInfo(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kInfo, message, fields); }
-inline void LogWarning(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kWarning, message, fields); }
-inline void LogError(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) { Log(LogLevel::kError, message, fields); }
+inline void LogInfo(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) {
+  Log(LogLevel::kInfo, message, fields);
+}
+inline void LogWarning(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) {
+  Log(LogLevel::kWarning, message, fields);
+}
+inline void LogError(std::string_view message, const nlohmann::json& fields = nlohmann::json::object()) {
+  Log(LogLevel::kError, message, fields);
+}
 
 }  // namespace holdfast

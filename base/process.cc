@@ -114,7 +114,8 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, const Pro
       ssize_t n = read(fds[i].fd, buffer, sizeof buffer);
       if (n > 0) {
         std::string& text = i == 0 ? result.out : result.err;
-        text.append(buffer, std::min<size_t>(static_cast<size_t>(n), options.max_output_bytes - std::min(options.max_output_bytes, text.size())));
+        text.append(buffer,
+                    std::min<size_t>(static_cast<size_t>(n), options.max_output_bytes - std::min(options.max_output_bytes, text.size())));
         read_something = true;
       } else if (n == 0 || errno != EINTR) {
         fds[i].fd = -1;

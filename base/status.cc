@@ -4,22 +4,38 @@ namespace holdfast {
 
 std::string_view CodeName(Code code) {
   switch (code) {
-    case Code::kOk: return "Ok";
-    case Code::kCancelled: return "Cancelled";
-    case Code::kInvalidArgument: return "InvalidArgument";
-    case Code::kDeadlineExceeded: return "DeadlineExceeded";
-    case Code::kNotFound: return "NotFound";
-    case Code::kAlreadyExists: return "AlreadyExists";
-    case Code::kConflict: return "Conflict";
-    case Code::kGone: return "Gone";
-    case Code::kPermissionDenied: return "PermissionDenied";
-    case Code::kUnauthenticated: return "Unauthenticated";
-    case Code::kResourceExhausted: return "ResourceExhausted";
-    case Code::kFailedPrecondition: return "FailedPrecondition";
-    case Code::kUnavailable: return "Unavailable";
-    case Code::kUnsupported: return "Unsupported";
-    case Code::kDataLoss: return "DataLoss";
-    case Code::kInternal: return "Internal";
+    case Code::kOk:
+      return "Ok";
+    case Code::kCancelled:
+      return "Cancelled";
+    case Code::kInvalidArgument:
+      return "InvalidArgument";
+    case Code::kDeadlineExceeded:
+      return "DeadlineExceeded";
+    case Code::kNotFound:
+      return "NotFound";
+    case Code::kAlreadyExists:
+      return "AlreadyExists";
+    case Code::kConflict:
+      return "Conflict";
+    case Code::kGone:
+      return "Gone";
+    case Code::kPermissionDenied:
+      return "PermissionDenied";
+    case Code::kUnauthenticated:
+      return "Unauthenticated";
+    case Code::kResourceExhausted:
+      return "ResourceExhausted";
+    case Code::kFailedPrecondition:
+      return "FailedPrecondition";
+    case Code::kUnavailable:
+      return "Unavailable";
+    case Code::kUnsupported:
+      return "Unsupported";
+    case Code::kDataLoss:
+      return "DataLoss";
+    case Code::kInternal:
+      return "Internal";
   }
   return "Unknown";
 }

@@ -11,13 +11,13 @@ namespace holdfast {
 
 enum class Code {
   kOk,
-  kCancelled,           // the caller asked to stop
-  kInvalidArgument,     // the input is wrong and will stay wrong
-  kDeadlineExceeded,    // out of time; the effect is unknown
+  kCancelled,         // the caller asked to stop
+  kInvalidArgument,   // the input is wrong and will stay wrong
+  kDeadlineExceeded,  // out of time; the effect is unknown
   kNotFound,
   kAlreadyExists,
-  kConflict,            // optimistic lock lost: read again
-  kGone,                // HTTP 410: the resource version is too old
+  kConflict,  // optimistic lock lost: read again
+  kGone,      // HTTP 410: the resource version is too old
   kPermissionDenied,
   kUnauthenticated,
   kResourceExhausted,   // full, over quota, or HTTP 429
@@ -51,8 +51,8 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT(google-explicit-constructor); must not be OK
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor); must not be OK
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -71,10 +71,10 @@ class [[nodiscard]] Result {
 
 #define HF_CONCAT_(a, b) a##b
 #define HF_CONCAT(a, b) HF_CONCAT_(a, b)
-#define HF_RETURN_IF_ERROR(expr)                       \
-  do {                                                 \
-    ::holdfast::Status hf_status_ = (expr);            \
-    if (!hf_status_.ok()) return hf_status_;           \
+#define HF_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::holdfast::Status hf_status_ = (expr);  \
+    if (!hf_status_.ok()) return hf_status_; \
   } while (0)
 #define HF_ASSIGN_OR_RETURN(lhs, expr) HF_ASSIGN_OR_RETURN_(HF_CONCAT(hf_result_, __LINE__), lhs, expr)
 #define HF_ASSIGN_OR_RETURN_(result, lhs, expr) \
