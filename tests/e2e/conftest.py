@@ -18,17 +18,23 @@ def holdfast():
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.fixture(autouse=True)
-def clean_slate(holdfast):
-    """Before: both workers schedulable, no fault armed. After: nothing of the test is left, on nodes or in the API."""
-    kit.uncordon_all()
-    kit.disarm_faults()
-    yield
-    kit.disarm_faults()
-    kit.uncordon_all()
+def remove_everything():
+    """Workloads and Checkpoints of the namespace that tests use; also what a demo left there."""
     for kind in ("deployments", "statefulsets", "jobs", "pods"):
         kit.kubectl("delete", kind, "--all", "-n", "default", "--wait=true", "--timeout=90s", timeout=120)
     kit.kubectl("delete", "checkpoints.holdfast.dev", "--all", "-n", "default", "--wait=true", "--timeout=60s", timeout=90)
+
+
+@pytest.fixture(autouse=True)
+def clean_slate(holdfast):
+    """Before: both workers schedulable, no fault armed, nothing there. After: nothing of the test is left, on nodes or in the API."""
+    kit.uncordon_all()
+    kit.disarm_faults()
+    remove_everything()
+    yield
+    kit.disarm_faults()
+    kit.uncordon_all()
+    remove_everything()
     kit.wait("nothing left on the workers: " + "; ".join(kit.leftovers()), lambda: not kit.leftovers(), limit=45)
 
 
