@@ -35,10 +35,12 @@ void StoreClient::Probe(std::stop_token stop) {
   request.path = "/healthz";
   request.timeout = std::chrono::seconds(3);
   // Any answer is one, even a refusal.
-  if (transport_->Send(request, stop).ok()) last_answer_ns_ = clock_.Mono().time_since_epoch().count();
+  if (!transport_->Send(request, stop).ok()) return;
+  last_answer_ns_ = clock_.Mono().time_since_epoch().count();
+  answered_ = true;
 }
 
-bool StoreClient::down() const { return transport_ && clock_.Mono().time_since_epoch().count() - last_answer_ns_ > kDownAfter.count(); }
+bool StoreClient::down() const { return answered_ && clock_.Mono().time_since_epoch().count() - last_answer_ns_ > kDownAfter.count(); }
 
 void StoreClient::Start() {
   if (!transport_) return;

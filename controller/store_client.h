@@ -17,7 +17,8 @@ class StoreClient final : public reconcilers::checkpoint::StoreDeleter {
   Status Delete(const std::string& ns, const std::string& manifest_id, std::stop_token stop) override;
   void Start();  // watching whether it answers
   void Stop();
-  // Did not answer for half a minute: a restart is shorter, and one failed call proves nothing.
+  // Has answered, but not for half a minute: a restart is shorter, and one failed call proves nothing. Before its first answer (its
+  // certificate's CA may still be on its way to us) a store is not down: an agent that cannot reach it says so in the Checkpoint.
   bool down() const;
   void Probe(std::stop_token stop);  // one look
 
@@ -25,6 +26,7 @@ class StoreClient final : public reconcilers::checkpoint::StoreDeleter {
   const std::unique_ptr<kube::Transport> transport_;
   Clock& clock_;
   std::atomic<int64_t> last_answer_ns_;
+  std::atomic<bool> answered_ = false;
   std::jthread thread_;
 };
 

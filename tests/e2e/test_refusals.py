@@ -75,6 +75,16 @@ def test_the_api_server_refuses_bad_input(clean_slate, spec, says):
     assert says in kit.kubectl_fails("apply", "-f", "-", stdin=CHECKPOINT % {"name": "bad", "spec": spec})
 
 
+@pytest.mark.parametrize("annotation, says", [
+    ('holdfast.dev/protect: "maybe"', 'write "true" or "false"'),
+    ("holdfast.dev/policy: no-such-policy", "there is no RestorePolicy of that name"),
+])
+def test_a_malformed_annotation_is_named_with_what_to_write(clean_slate, annotation, says):
+    kit.apply(POD.replace('holdfast.dev/protect: "true"', annotation) % {"name": "odd", "extra": ""})
+    assert says in kit.wait_event("odd", "Misconfigured")
+    assert "runtimeClassName" not in kit.get("pod", "odd")["spec"]
+
+
 def test_another_namespaces_checkpoint_is_not_restored(counter):
     """The annotation names a Checkpoint of the pod's own namespace only; there is none of that name there."""
     kit.kubectl("create", "namespace", "elsewhere")
