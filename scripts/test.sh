@@ -8,4 +8,4 @@ case "${labels:-all}" in
   all|*e2e*) HF_FAULT_POINTS=1 "$root/scripts/install-local.sh" ;;
 esac
 cd "$root/build/test"
-HF_INSTALLED=1 ctest --output-on-failure ${labels:+-L "^($labels)\$"}
+HF_INSTALLED=1 ctest -j2 --output-on-failure ${labels:+-L "^($labels)\$"}
