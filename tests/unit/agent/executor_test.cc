@@ -21,9 +21,9 @@ class Pump {
   explicit Pump(FakeClock& clock)
       : thread_([&clock](std::stop_token stop) {
           while (!stop.stop_requested()) {
-            // One step a waiter: free running, virtual time would outrun the code under test.
+            // Paced: free running, virtual time would outrun the code under test.
             if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
-            while (clock.waiters() > 0 && !stop.stop_requested()) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
           }
         }) {}
 
@@ -565,7 +565,7 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
     Dump(layout.Landing("ck-uid"), true);
     while (!stop.stop_requested()) {
       if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(5));
-      while (clock.waiters() > 0 && !stop.stop_requested()) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // paced, as Pump is
     }
   });
   EXPECT_FALSE(Drive(3));
