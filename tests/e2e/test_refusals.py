@@ -75,14 +75,14 @@ def test_the_api_server_refuses_bad_input(clean_slate, spec, says):
     assert says in kit.kubectl_fails("apply", "-f", "-", stdin=CHECKPOINT % {"name": "bad", "spec": spec})
 
 
-@pytest.mark.parametrize("annotation, says", [
-    ('holdfast.dev/protect: "maybe"', 'write "true" or "false"'),
-    ("holdfast.dev/policy: no-such-policy", "there is no RestorePolicy of that name"),
+@pytest.mark.parametrize("pod, annotation, says", [
+    ("odd-value", 'holdfast.dev/protect: "maybe"', 'write "true" or "false"'),
+    ("odd-policy", "holdfast.dev/policy: no-such-policy", "there is no RestorePolicy of that name"),
 ])
-def test_a_malformed_annotation_is_named_with_what_to_write(clean_slate, annotation, says):
-    kit.apply(POD.replace('holdfast.dev/protect: "true"', annotation) % {"name": "odd", "extra": ""})
-    assert says in kit.wait_event("odd", "Misconfigured")
-    assert "runtimeClassName" not in kit.get("pod", "odd")["spec"]
+def test_a_malformed_annotation_is_named_with_what_to_write(clean_slate, pod, annotation, says):
+    kit.apply(POD.replace('holdfast.dev/protect: "true"', annotation) % {"name": pod, "extra": ""})
+    assert says in kit.wait_event(pod, "Misconfigured")
+    assert "runtimeClassName" not in kit.get("pod", pod)["spec"]
 
 
 def test_another_namespaces_checkpoint_is_not_restored(counter):
