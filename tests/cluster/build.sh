@@ -29,8 +29,10 @@ build() { # NAME COMMAND...: after made() said no
 
 node_root() {
   local mirror
+  # Either kind of list may be missing, and grep may close the pipe early: only the answer counts.
   mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
-    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\?\(\S*\) .*/\2/p' | grep -m1 '/debian/\?$') || fail "no Debian mirror (a URI that ends in /debian) in /etc/apt/sources.list or sources.list.d"
+    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\?\(\S*\) .*/\2/p' | grep -m1 '/debian/\?$') || true
+  [ -n "$mirror" ] || fail "no Debian mirror (a URI that ends in /debian) in /etc/apt/sources.list or sources.list.d"
   [ -e /usr/share/debootstrap/scripts/forky ] || ln -s sid /usr/share/debootstrap/scripts/forky   # bookworm's debootstrap is older than forky
   rm -rf "$HF_STATE/noderoot"
   debootstrap --variant=minbase --include="$node_packages" forky "$HF_STATE/noderoot" "$mirror"
