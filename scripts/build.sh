@@ -17,7 +17,7 @@ cmake -S "$root" -B "$root/build/$1" -G Ninja $flags > "$log" 2>&1 || { cat "$lo
 NINJA_STATUS="[%f/%t %es] " ninja -C "$root/build/$1" >> "$log" 2>&1 &
 ninja=$!
 while kill -0 $ninja 2>/dev/null; do
-  for _ in $(seq 100); do kill -0 $ninja 2>/dev/null && sleep 0.2 || break; done
+  for _ in $(seq 100); do if kill -0 $ninja 2>/dev/null; then sleep 0.2; else break; fi; done
   kill -0 $ninja 2>/dev/null && echo "  building $1: $(tail -c 300 "$log" | tr '\r' '\n' | grep -o '^\[[0-9]*/[0-9]* [^]]*\]' | tail -1)" >&2
 done
 wait $ninja || { grep -E -A12 'error|FAILED' "$log" | head -60 >&2; echo "build failed; the whole log: $log" >&2; exit 1; }

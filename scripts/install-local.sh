@@ -35,7 +35,7 @@ if ! grep -qxFs "$installed" "$HF_RUN/installed"; then
   done
   echo "$installed" > "$HF_RUN/installed"
 fi
-for i in $(seq 240); do
+for _ in $(seq 240); do
   [ "$("$root/tests/cluster/kubectl" get nodes -l holdfast.dev/runtime=ready --no-headers 2>/dev/null | wc -l)" -ge 2 ] && { say "ready: both workers carry holdfast.dev/runtime=ready"; exit 0; }
   sleep 0.5
 done

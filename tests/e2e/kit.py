@@ -125,6 +125,16 @@ def checkpoints(ns="default"):
     return get("checkpoints.holdfast.dev", ns=ns)
 
 
+def ended(name, limit=60.0):
+    """The Checkpoint of this name once it is Ready or Failed."""
+
+    def look():
+        checkpoint = get("checkpoints.holdfast.dev", name)
+        return checkpoint if checkpoint.get("status", {}).get("phase") in ("Ready", "Failed") else None
+
+    return wait(f"checkpoint {name} to end", look, limit)
+
+
 def ready_reason(checkpoint):
     conditions = checkpoint.get("status", {}).get("conditions", [])
     return next(((c["reason"], c.get("message", "")) for c in conditions if c["type"] == "Ready"), ("", ""))

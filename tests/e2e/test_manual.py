@@ -13,12 +13,7 @@ spec:
 
 def take(name, pod):
     kit.apply(CHECKPOINT % {"name": name, "pod": pod})
-
-    def done():
-        checkpoint = kit.get("checkpoints.holdfast.dev", name)
-        return checkpoint if checkpoint.get("status", {}).get("phase") in ("Ready", "Failed") else None
-
-    return kit.wait(f"checkpoint {name} to end", done, limit=60)
+    return kit.ended(name)
 
 
 def test_a_manual_checkpoint_leaves_the_pod_running(counter):

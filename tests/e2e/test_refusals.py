@@ -24,19 +24,11 @@ spec: %(spec)s
 """
 
 
-def ended(name):
-    def look():
-        checkpoint = kit.get("checkpoints.holdfast.dev", name)
-        return checkpoint if checkpoint.get("status", {}).get("phase") in ("Ready", "Failed") else None
-
-    return kit.wait(f"checkpoint {name} to end", look, limit=30)
-
-
 def test_a_pod_with_user_namespaces_is_unsupported_with_the_reason(clean_slate):
     kit.apply(POD % {"name": "usernsed", "extra": "hostUsers: false"})
     kit.wait("the pod exists", lambda: kit.get("pod", "usernsed")["spec"].get("nodeName"))
     kit.apply(CHECKPOINT % {"name": "no-userns", "spec": "{podRef: {name: usernsed}, final: true}"})
-    failed = ended("no-userns")
+    failed = kit.ended("no-userns")
     reason, message = kit.ready_reason(failed)
     assert reason in ("Unsupported", "Waiting"), failed["status"]
     assert "user namespace" in message.lower(), message
@@ -47,20 +39,20 @@ def test_a_final_checkpoint_of_a_pod_under_another_runtime_class_is_unsupported(
     kit.apply(POD.replace('annotations: {holdfast.dev/protect: "true"}', "labels: {app: other}") % {"name": "other", "extra": ""})
     kit.ready_pod("app=other")
     kit.apply(CHECKPOINT % {"name": "not-ours", "spec": "{podRef: {name: other}, final: true}"})
-    reason, message = kit.ready_reason(ended("not-ours"))
+    reason, message = kit.ready_reason(kit.ended("not-ours"))
     assert reason == "Unsupported" and "restart" in message, message
 
 
 def test_an_unknown_pod_fails_with_pod_gone(clean_slate):
     kit.apply(CHECKPOINT % {"name": "nobody", "spec": "{podRef: {name: no-such-pod}}"})
-    assert kit.ready_reason(ended("nobody"))[0] == "PodGone"
+    assert kit.ready_reason(kit.ended("nobody"))[0] == "PodGone"
 
 
 def test_a_wrong_uid_fails_with_pod_replaced(clean_slate):
     kit.apply(POD.replace("annotations: {", "labels: {app: p}\n  annotations: {") % {"name": "p", "extra": ""})
     kit.ready_pod("app=p")
     kit.apply(CHECKPOINT % {"name": "wrong-uid", "spec": "{podRef: {name: p, uid: 00000000-0000-0000-0000-000000000000}}"})
-    assert kit.ready_reason(ended("wrong-uid"))[0] == "PodReplaced"
+    assert kit.ready_reason(kit.ended("wrong-uid"))[0] == "PodReplaced"
 
 
 @pytest.mark.parametrize("spec, says", [
@@ -90,7 +82,7 @@ def test_another_namespaces_checkpoint_is_not_restored(counter):
     kit.kubectl("create", "namespace", "elsewhere")
     try:
         kit.apply(CHECKPOINT % {"name": "mine", "spec": "{podRef: {name: %s}}" % kit.ready_pod("app=counter")["metadata"]["name"]})
-        assert ended("mine")["status"]["phase"] == "Ready"
+        assert kit.ended("mine")["status"]["phase"] == "Ready"
         pod = POD.replace('{holdfast.dev/protect: "true"}', '{holdfast.dev/protect: "true", holdfast.dev/from-checkpoint: mine}')
         kit.apply(pod % {"name": "thief", "extra": ""}, ns="elsewhere")
         note = kit.wait("an event that says what to do", lambda: [n for _, n in kit.events("thief", ns="elsewhere") if "mine" in n])[0]
