@@ -451,26 +451,25 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(new.status(), "stopped")
         self.assertEqual(new.lines(), [])
 
-    def test_costs_little_over_plain_runc(self):
-        # The least of a dozen: what else runs on the machine only adds.
-        times = {"/usr/sbin/runc": [], WRAPPER: []}
+    def cost_over_plain_runc(self):
+        """Not a test: bench/runtime runs it by name. One line of JSON on stdout: seconds of create + start + kill + delete, a program each."""
+        rounds = 30
+        taken = {"runc": [], "holdfast-runc": []}
         c = self.pod("cost", NEW)
-        for _ in range(12):
-            for program, taken in times.items():
-                c.create(program=program)
-                seconds = c.seconds
-                c.start(program=program)
-                seconds += c.seconds
+        for _ in range(rounds + 1):
+            for name, program in (("runc", "/usr/sbin/runc"), ("holdfast-runc", WRAPPER)):
+                seconds = 0
+                for verb in (c.create, c.start):
+                    verb(program=program)
+                    seconds += c.seconds
                 c.call("kill", c.id, "KILL", program=program)
                 seconds += c.seconds
                 until = time.monotonic() + 5
                 while c.status() != "stopped" and time.monotonic() < until:
                     time.sleep(0.005)
                 c.call("delete", c.id, program=program)
-                taken.append(seconds + c.seconds)
-        runc, ours = (min(taken) * 1000 for taken in times.values())
-        print(f"\ncreate + start + kill + delete: runc {runc:.1f} ms, holdfast-runc {ours:.1f} ms", file=sys.stderr)
-        self.assertLess(ours - runc, 10)
+                taken[name].append(seconds + c.seconds)
+        print(json.dumps({name: seconds[1:] for name, seconds in taken.items()}))  # the first warms memory
 
 
 if __name__ == "__main__":
