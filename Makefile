@@ -41,13 +41,15 @@ cluster-down: ## stop it and remove all its state but the binaries
 	@tests/cluster/down.sh
 
 ##@ Parts of the tests
-.PHONY: unit integration e2e soak bench
+.PHONY: unit integration e2e fuzz soak bench
 unit: deps ## seconds; needs no cluster
 	@scripts/test.sh unit
 integration: deps cluster-build ## against a real kube-apiserver and etcd on loopback
 	@scripts/test.sh integration
 e2e: deps cluster-build ## on the local cluster
 	@scripts/test.sh e2e
+fuzz: deps ## hostile input, a minute each target (FUZZ="600 watch": ten, that target)
+	@scripts/fuzz.sh $(FUZZ)
 soak: deps cluster-build ## hours of drains and faults (SOAK="--minutes 60"); writes bench/results/soak.json
 	@HF_FAULT_POINTS=1 scripts/install-local.sh
 	@python3 scripts/soak.py $(SOAK)

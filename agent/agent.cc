@@ -8,6 +8,7 @@
 #include "agent/node_label.h"
 #include "agent/restorer.h"
 #include "agent/socket_server.h"
+#include "base/fence.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kube/admission.h"
@@ -116,6 +117,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.within = [&store](MonoTime deadline, std::stop_token token) -> std::unique_ptr<storage::Store> {
     return store.Within(deadline, std::move(token));
   };
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(layout.TermFile()));
+  executing.admit = [&fence](int64_t term) { return fence->Admit(term); };
   Executor executor(executing, layout, journal, node, *kubelet, store, cluster, metrics, clock);
 
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};

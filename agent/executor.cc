@@ -11,6 +11,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr Duration kUntilRenewed = milliseconds(500);
 constexpr size_t kMaxMessage = 4000;  // of a person's patience, and of the journal; the API takes more
 
 }  // namespace
@@ -79,6 +80,14 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
   }
   if (cp.status.phase != api::Phase::kAssigned) {
     return Refuse(cp, api::reason::kDumpFailed, "the agent's journal of this checkpoint is gone; create another Checkpoint");
+  }
+  if (options_.admit) {
+    Status admitted = options_.admit(cp.status.term);
+    if (admitted.code() == Code::kFailedPrecondition) {
+      LogWarning("an assignment waits for the leader of today", {{"checkpoint", cp.meta.Key()}, {"why", admitted.message()}});
+      return std::optional<Duration>(kUntilRenewed);
+    }
+    HF_RETURN_IF_ERROR(admitted);
   }
   const WallTime now = clock_.Wall();
   const WallTime since = ParseTime(cp.status.started_at.empty() ? cp.meta.creation_timestamp : cp.status.started_at).value_or(now);

@@ -28,6 +28,9 @@ struct ExecutorOptions {
   Duration progress_every = std::chrono::seconds(1);
   Duration kept_frozen_every = std::chrono::seconds(1);
   Duration dump_grace = std::chrono::seconds(10);  // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
+  // Whether the controller's term of leadership still stands (base/fence.h): an assignment of an older one is left alone until the leader
+  // of today renews it. Unset: every one does.
+  std::function<Status(int64_t term)> admit;
   // The same store for one checkpoint's work, giving up at a deadline; unset: the store itself. Its own calls are short.
   std::function<std::unique_ptr<storage::Store>(MonoTime deadline, std::stop_token stop)> within;
   std::function<Result<std::vector<storage::FileEntry>>(const std::string&, storage::Session&, const storage::IngestOptions&)> ingest;

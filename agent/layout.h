@@ -25,6 +25,7 @@ struct Layout {
   std::string PodLock(const std::string& pod_uid) const { return run + "/locks/" + pod_uid; }  // holdfast-runc's own
   std::string DumpLock(const std::string& checkpoint_uid) const { return run + "/dumps/" + checkpoint_uid + ".lock"; }
   std::string Landing(const std::string& checkpoint_uid) const { return state + "/landing/" + checkpoint_uid; }
+  std::string TermFile() const { return state + "/term"; }  // base/fence.h
   std::string JournalFolder() const { return state + "/journal"; }
   std::string RestoreFolder(const std::string& pod_uid) const { return state + "/restore/" + pod_uid; }
   std::string RestoreFile(const std::string& pod_uid) const { return state + "/restore/" + pod_uid + ".json"; }

@@ -106,6 +106,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   for (const Json& condition : GetArray(status, {"conditions"})) out.status.conditions.push_back(Condition::FromJson(condition));
   out.status.node_name = GetString(status, {"nodeName"});
   out.status.pod_uid = GetString(status, {"podUID"});
+  out.status.term = GetInt(status, {"term"});
   out.status.started_at = GetString(status, {"startedAt"});
   out.status.completed_at = GetString(status, {"completedAt"});
   out.status.owner = {GetString(status, {"owner", "kind"}), GetString(status, {"owner", "name"}), GetString(status, {"owner", "uid"}),

@@ -78,6 +78,7 @@ struct Checkpoint {
     Phase phase = Phase::kPending;
     std::vector<Condition> conditions;
     std::string node_name, pod_uid, started_at, completed_at;
+    int64_t term = 0;  // of leadership, of the controller that wrote last (base/fence.h)
     Owner owner;
     int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;  // size
     int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;             // timings

@@ -40,9 +40,9 @@ CertificateOptions Certificates(const AppOptions& options) {
 }  // namespace
 
 struct App::Impl {
-  Impl(kube::ClientConfig api_server, AppOptions given)
+  Impl(std::shared_ptr<kube::Transport> api_server, AppOptions given)
       : options(std::move(given)),
-        client(kube::MakeCurlTransport(std::move(api_server))),
+        client(std::move(api_server)),
         events(client, "holdfast-controller", options.identity),
         store(StoreTransport(options)),
         caches(client),
@@ -96,7 +96,7 @@ struct App::Impl {
 
   void StartLeading() {
     if (!options.leader_elect) {
-      leadership.Start();
+      leadership.Start(0);
       leading = true;
       return;
     }
@@ -106,8 +106,8 @@ struct App::Impl {
     lease.renew_every = options.renew_every;
     elector = std::make_unique<kube::LeaderElector>(
         client, lease,
-        [this](int64_t) {
-          leadership.Start();
+        [this](int64_t term) {
+          leadership.Start(term);
           leading = true;
         },
         [this] {
@@ -181,7 +181,8 @@ struct App::Impl {
   std::atomic<bool> ready = false, leading = false;
 };
 
-App::App(kube::ClientConfig api_server, AppOptions options) : impl_(std::make_unique<Impl>(std::move(api_server), std::move(options))) {}
+App::App(std::shared_ptr<kube::Transport> api_server, AppOptions options)
+    : impl_(std::make_unique<Impl>(std::move(api_server), std::move(options))) {}
 App::~App() { impl_->Stop(); }
 
 Status App::Run(std::stop_token stop) {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "kube/config.h"
+#include "kube/http.h"
 
 namespace holdfast::controller {
 
@@ -30,7 +30,7 @@ struct AppOptions {
 
 class App {
  public:
-  App(kube::ClientConfig api_server, AppOptions options);
+  App(std::shared_ptr<kube::Transport> api_server, AppOptions options);
   ~App();
   // Until `stop`, or the lease is lost, which is an error: another replica may lead already, and a fresh process is the cleanest way back.
   Status Run(std::stop_token stop);

@@ -103,9 +103,10 @@ void Leadership::EnqueuePolicies(const std::string& ns) {
   for (const auto& policy : caches_.PoliciesIn(ns)) work_->policies.EnqueueAfter(policy->meta.Key(), kPolicyLag);
 }
 
-void Leadership::Start() {
+void Leadership::Start(int64_t term) {
   std::unique_lock lock(mutex_);
   if (work_) return;
+  context_.term = term;
   work_ = std::make_unique<Work>(context_, metrics_, store_, max_drains_per_node_);
   // What happened before we led.
   for (const auto& c : caches_.checkpoints.List()) {

@@ -18,8 +18,8 @@ class Leadership {
   Leadership(Caches& caches, reconcilers::Context context, Metrics& metrics, reconcilers::checkpoint::StoreDeleter& store,
              int max_drains_per_node);
   ~Leadership();
-  void Start();  // the caches are synced
-  void Stop();   // no reconcile runs any more when it returns
+  void Start(int64_t term);  // of leadership; the caches are synced
+  void Stop();               // no reconcile runs any more when it returns
 
  private:
   struct Work;

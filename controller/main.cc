@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   });
   Status status;
   {
-    controller::App controller(std::move(*config), options);
+    controller::App controller(kube::MakeCurlTransport(std::move(*config)), options);
     status = controller.Run(stop.get_token());
   }
   stop.request_stop();

@@ -15,19 +15,21 @@ StoreClient::StoreClient(std::unique_ptr<kube::Transport> transport, Clock& cloc
     : transport_(std::move(transport)), clock_(clock), last_answer_ns_(clock.Mono().time_since_epoch().count()) {}
 StoreClient::~StoreClient() { Stop(); }
 
-Status StoreClient::Delete(const std::string&, const std::string& manifest_id, std::stop_token stop) {
+Status StoreClient::Delete(const std::string& manifest_id, int64_t term, std::stop_token stop) {
   if (!transport_) return {Code::kUnavailable, "no store is configured: set --store-url"};
   if (!IsSafeName(manifest_id)) return {Code::kInvalidArgument, "the manifest id is not one"};
   kube::HttpRequest request;
   request.method = "DELETE";
   request.path = "/v1/manifests/" + manifest_id;
+  if (term != 0) request.headers["holdfast-term"] = std::to_string(term);
   request.timeout = std::chrono::seconds(20);
   auto answer = transport_->Send(request, stop);
   if (!answer.ok()) return answer.status().With("checkpoint store");
   if (answer->status / 100 == 2 || answer->status == 404) return Status::Ok();
   auto error = ParseJson(answer->body);
   const std::string message = error.ok() ? GetString(*error, {"message"}) : "";
-  return {Code::kUnavailable, "the checkpoint store answers " + std::to_string(answer->status) + (message.empty() ? "" : ": " + message)};
+  const Code code = answer->status == 412 ? Code::kFailedPrecondition : Code::kUnavailable;
+  return {code, "the checkpoint store answers " + std::to_string(answer->status) + (message.empty() ? "" : ": " + message)};
 }
 
 void StoreClient::Probe(std::stop_token stop) {

@@ -14,7 +14,7 @@ class StoreClient final : public reconcilers::checkpoint::StoreDeleter {
   // `transport` speaks to the store; null: there is none, and Delete says so.
   explicit StoreClient(std::unique_ptr<kube::Transport> transport, Clock& clock = Clock::Real());
   ~StoreClient() override;
-  Status Delete(const std::string& ns, const std::string& manifest_id, std::stop_token stop) override;
+  Status Delete(const std::string& manifest_id, int64_t term, std::stop_token stop) override;
   void Start();  // watching whether it answers
   void Stop();
   // Has answered, but not for half a minute: a restart is shorter, and one failed call proves nothing. Before its first answer (its

@@ -25,6 +25,7 @@ void Announce(const Context& context, const Notice& notice, const kube::Pod* pod
 Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint& seen, const Json& patch, std::stop_token stop) {
   Json locked = patch;
   locked["metadata"]["resourceVersion"] = seen.meta.resource_version;
+  if (context.term != 0) locked["status"]["term"] = context.term;
   kube::CallOptions options;
   options.subresource = "status";
   options.timeout = kWriteTimeout;

@@ -16,6 +16,7 @@ struct Context {
   Clock& clock;
   // Puts what a write returned into the cache: the next look sees it.
   std::function<void(const Json& checkpoint)> observe;
+  int64_t term = 0;  // of leadership: goes with every write that makes somebody act (base/fence.h); 0: there is no election
 };
 
 // Either may be null.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh [unit|integration|e2e…] : set-up, then every test (or the labels given), closed by ctest's summary.
+# test.sh [unit|integration|e2e|fuzz…] : set-up, then every test (or the labels given), closed by ctest's summary.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 labels=$(IFS='|'; echo "$*")

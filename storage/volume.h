@@ -1,5 +1,6 @@
 // The store's folder on a volume, and nothing that is kept in memory:
 //   FORMAT                     "holdfast-store 1"; another number is refused
+//   TERM                       highest term of leadership that deleted anything (base/fence.h)
 //   LOCK                       held (flock) by the one process that writes
 //   keys/<ns>                  32 random bytes: the key of that namespace's segment ids
 //   objects/<ns>/ab/<hex id>   a segment: header of 16 bytes (magic "HFS1", codec, 3 zero bytes, size, stored bytes; little endian), bytes

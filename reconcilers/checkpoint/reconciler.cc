@@ -42,6 +42,7 @@ bool Reconciler::LastGood(const api::Checkpoint& c) const {
 Result<World> Reconciler::Look(const CheckpointPtr& c, std::stop_token stop) {
   World world;
   world.checkpoint = c;
+  world.term = context_.term;
   const std::string& ns = c->meta.ns;
   world.pod = context_.view.GetPod(ns, c->spec.pod_name);
   // A Checkpoint may be seen before its pod, so absence and another uid are believed only when read live.
@@ -74,7 +75,7 @@ Status Reconciler::RemoveContent(const api::Checkpoint& c, std::stop_token stop)
   // The session's id is the Checkpoint's uid: content that was committed without our hearing of it goes too.
   if (c.status.phase != api::Phase::kPending) {
     const std::string& id = c.status.manifest_id.empty() ? c.meta.uid : c.status.manifest_id;
-    Status removed = store_.Delete(c.meta.ns, id, stop);
+    Status removed = store_.Delete(id, context_.term, stop);
     if (!removed.ok()) return removed.With("cannot remove what the store holds of Checkpoint " + c.meta.Key() + ", which stays until then");
   }
   Json finalizers = Json::array();

@@ -11,7 +11,8 @@ namespace holdfast::reconcilers::checkpoint {
 class StoreDeleter {
  public:
   virtual ~StoreDeleter() = default;
-  virtual Status Delete(const std::string& ns, const std::string& manifest_id, std::stop_token stop) = 0;
+  // `term` of leadership: kFailedPrecondition when the store was told something by a later leader.
+  virtual Status Delete(const std::string& manifest_id, int64_t term, std::stop_token stop) = 0;
 };
 
 class Reconciler {

@@ -197,7 +197,8 @@ Step NextAssigned(const World& w, WallTime now) {
         "the agent on node " + w.checkpoint->status.node_name + " did not take it up within " + FormatDuration(w.checkpoint->spec.deadline),
         now);
   }
-  Step step;
+  // An agent takes nothing from a leader whose term is over, so what was in flight when we came goes on in ours. PatchStatus adds it.
+  Step step = w.checkpoint->status.term < w.term ? Patch(w, {{"status", Json::object()}}, "taken over from an earlier leader") : Step{};
   step.again = until - now;
   return step;
 }

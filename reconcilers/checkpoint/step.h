@@ -26,6 +26,7 @@ struct World {
   PodPtr claimant;         // the pod that status.claim names, if it still exists
   bool last_good = false;  // the newest Ready one of a workload that still exists
   std::optional<Admission> admission;
+  int64_t term = 0;  // of leadership: ours
 };
 
 enum class Action {

@@ -53,7 +53,8 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Authenticator> authenticator, MakeAuthenticator(flags));
   HF_ASSIGN_OR_RETURN(std::unique_ptr<LocalStore> store,
                       LocalStore::Open({.dir = flags.data, .max_bytes = flags.max_bytes, .reserve_bytes = flags.reserve_bytes}));
-  StoreServer server(*store, std::move(authenticator), std::move(allowed),
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(flags.data + "/TERM"));
+  StoreServer server(*store, *fence, std::move(authenticator), std::move(allowed),
                      {.address = address.first, .port = address.second, .tls_cert_file = flags.cert, .tls_key_file = flags.key});
   kube::AdmissionServer pages;
   AddPages(pages, *store, server);

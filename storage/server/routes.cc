@@ -1,5 +1,7 @@
 #include "storage/server/routes.h"
 
+#include <charconv>
+
 #include "base/log.h"
 #include "storage/wire.h"
 
@@ -98,7 +100,7 @@ void Routes::AddTo(httplib::Server& server) {
   server.Delete(manifest, [this](const Request& request, Response& response) {
     Serve(
         "delete", Access::kDelete,
-        [this](const std::string& id, const Request&, Response&, const httplib::ContentReader*) { return store_.Delete(id); }, request,
+        [this](const std::string& id, const Request& q, Response&, const httplib::ContentReader*) { return Delete(id, q); }, request,
         response, nullptr);
   });
   server.set_pre_routing_handler([](const Request& request, Response& response) {
@@ -190,6 +192,19 @@ Status Routes::State(const std::string& id, Response& response) {
   HF_ASSIGN_OR_RETURN(SessionState state, store_.StateOf(id));
   response.set_content(DumpJson({{"state", SessionStateName(state)}}), kJson);
   return Status::Ok();
+}
+
+Status Routes::Delete(const std::string& id, const Request& request) {
+  const std::string text = request.get_header_value("Holdfast-Term");
+  int64_t term = 0;
+  if (!text.empty()) {
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), term);
+    if (error != std::errc() || end != text.data() + text.size() || term < 0) {
+      return {Code::kInvalidArgument, "Holdfast-Term is not a number"};
+    }
+  }
+  HF_RETURN_IF_ERROR(fence_.Admit(term));
+  return store_.Delete(id);
 }
 
 Status Routes::Missing(const std::string& id, Response& response, const httplib::ContentReader& body) {

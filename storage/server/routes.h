@@ -3,6 +3,7 @@
 
 #include <semaphore>
 
+#include "base/fence.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
 #include "storage/server/connection_queue.h"
@@ -12,8 +13,8 @@ namespace holdfast::storage {
 
 class Routes {
  public:
-  Routes(LocalStore& store, Authenticator* authenticator, const AllowList& allowed, Clock& clock)
-      : store_(store), authenticator_(authenticator), allowed_(allowed), clock_(clock) {}
+  Routes(LocalStore& store, Fence& fence, Authenticator* authenticator, const AllowList& allowed, Clock& clock)
+      : store_(store), fence_(fence), authenticator_(authenticator), allowed_(allowed), clock_(clock) {}
   void AddTo(httplib::Server& server);
 
   Metrics& metrics() { return metrics_; }
@@ -38,9 +39,11 @@ class Routes {
   Status Commit(const std::string& id, Response& response, const httplib::ContentReader& body);
   Status AbortSession(const std::string& id, const Request& request);
   Status ReadManifest(const std::string& id, const Request& request, Response& response);
+  Status Delete(const std::string& id, const Request& request);
   Status ReadSegments(const std::string& id, Response& response, const httplib::ContentReader& body);
 
   LocalStore& store_;
+  Fence& fence_;
   Authenticator* const authenticator_;
   const AllowList& allowed_;
   Clock& clock_;

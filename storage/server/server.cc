@@ -31,12 +31,12 @@ std::string Version(const std::string& path) {
 }  // namespace
 
 struct StoreServer::Impl {
-  Impl(LocalStore& store, std::unique_ptr<Authenticator> given, AllowList list, ServerOptions opts, Clock& time)
+  Impl(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> given, AllowList list, ServerOptions opts, Clock& time)
       : authenticator(std::move(given)),
         allowed(std::move(list)),
         options(std::move(opts)),
         clock(time),
-        routes(store, authenticator.get(), allowed, time),
+        routes(store, fence, authenticator.get(), allowed, time),
         store(store) {}
 
   const std::unique_ptr<Authenticator> authenticator;
@@ -89,9 +89,9 @@ void StoreServer::Impl::Keep(std::stop_token stop) {
   }
 }
 
-StoreServer::StoreServer(LocalStore& store, std::unique_ptr<Authenticator> authenticator, AllowList allowed, ServerOptions options,
-                         Clock& clock)
-    : impl_(std::make_unique<Impl>(store, std::move(authenticator), std::move(allowed), std::move(options), clock)) {}
+StoreServer::StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, AllowList allowed,
+                         ServerOptions options, Clock& clock)
+    : impl_(std::make_unique<Impl>(store, fence, std::move(authenticator), std::move(allowed), std::move(options), clock)) {}
 
 StoreServer::~StoreServer() { Stop(); }
 

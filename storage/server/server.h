@@ -1,8 +1,9 @@
-// The store over HTTPS (PROTOCOL.md). Owns the listener and its threads; the LocalStore is the caller's and outlives it.
+// The store over HTTPS (PROTOCOL.md). Owns the listener and its threads; LocalStore and Fence are the caller's and outlive it.
 #pragma once
 
 #include <string>
 
+#include "base/fence.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
 #include "storage/server/metrics.h"
@@ -19,7 +20,8 @@ struct ServerOptions {
 class StoreServer {
  public:
   // No `authenticator`: everyone may do everything; Start refuses that for any address but a loopback one.
-  StoreServer(LocalStore& store, std::unique_ptr<Authenticator> authenticator, AllowList allowed, ServerOptions options,
+  // `fence`: of the leaders that delete.
+  StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, AllowList allowed, ServerOptions options,
               Clock& clock = Clock::Real());
   ~StoreServer();
 

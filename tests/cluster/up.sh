@@ -15,7 +15,16 @@ fi
 for f in etcd kube-apiserver kubelet kubectl coredns containerd-2.4/containerd; do
   [ -x "$HF_BIN/$f" ] || fail "$HF_BIN/$f is missing: run tests/cluster/build.sh (or: make cluster)"
 done
-[ ! -e "$HF_RUN" ] || "$here/down.sh"   # what a failed start left
+if [ -e "$HF_RUN" ]; then
+  "$here/down.sh"   # what a failed start left
+elif ip link show "$HF_BRIDGE" >/dev/null 2>&1; then
+  # A cluster whose state lies elsewhere (another user's cache) has these addresses: if it is dead, they are taken back.
+  for n in $(seq "$HF_NODES"); do
+    [ -z "$(ip netns pids "$HF_BRIDGE-node$n" 2>/dev/null)" ] ||
+      fail "another cluster runs on $HF_NET.0/24 (bridge $HF_BRIDGE): take it down, or set HF_SLOT to another number than ${HF_SLOT:-0}"
+  done
+  "$here/down.sh"
+fi
 mkdir -p "$HF_LOG" "$HF_RUN/flags"
 : >"$HF_RUN/extra-images"
 for tar in "$@"; do readlink -e "$tar" >>"$HF_RUN/extra-images" || fail "no such image: $tar"; done

@@ -106,6 +106,8 @@ STATUS_CHANGES = [
     ([{"claim": {"podUID": "p1"}}, {"claim": None}, {"claim": {"podUID": "p2"}}], ""),
     ([{"claim": {"podName": "a"}}], "status.claim.podUID: Required value"),
     ([{"nodeName": "node1"}, {"nodeName": "node2"}], "nodeName cannot be changed once it is set"),
+    ([{"term": 7}, {"term": 6}], "a controller of a later term of leadership has written this status"),
+    ([{"term": 7}, {"term": None}], "a controller of a later term of leadership has written this status"),
     ([{"podUID": "a"}, {"podUID": "b"}], "podUID cannot be changed once it is set"),
     ([{"manifest": {"id": "a"}}, {"manifest": {"id": "b"}}], "manifest cannot be replaced by another one"),
     ([{"restores": [{"podName": "a", "outcome": "Restored", "seconds": 0.5}] * 64}], ""),

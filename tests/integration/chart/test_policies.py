@@ -65,7 +65,7 @@ CASES = [
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": "another"}}, "may claim a checkpoint only for the very pod"),
     ("node1", {"phase": "Ready", "claim": {"podUID": "new"}}, {"claim": None}, "may claim a checkpoint only for the very pod"),
     ("node1", {}, {"phase": "Deleting"}, "Pending, Assigned and Deleting are the controller's"),
-    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID and owner are the controller's"),
+    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner and term are the controller's"),
     ("node1", {}, {"nodeName": None}, "nodeName"),
     ("node2", {}, {"phase": "Freezing"}, 'an agent of node "node2" may record only restores'),
     ("node2", {"phase": "Storing"}, {"phase": "Ready", "manifest": {"id": "m"}}, 'an agent of node "node2" may record only restores'),

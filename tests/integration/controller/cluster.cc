@@ -126,11 +126,11 @@ Json Cluster::MakeWorkload(const std::string& ns, const std::string& name, const
 }
 
 Result<Json> Cluster::MakePod(const std::string& ns, const std::string& name, const std::string& app, const Json& owner,
-                              const Json& annotations) {
+                              const Json& annotations, const kube::CallOptions& options) {
   Json metadata = {{"name", name}, {"labels", {{"app", app}, {"pod-template-hash", "1"}}}, {"annotations", annotations}};
   if (!owner.is_null()) metadata["ownerReferences"] = {owner};
   return client_->Create(kube::Pod::kResource, ns,
-                         {{"metadata", metadata}, {"spec", {{"containers", {{{"name", "main"}, {"image", "example/counter"}}}}}}});
+                         {{"metadata", metadata}, {"spec", {{"containers", {{{"name", "main"}, {"image", "example/counter"}}}}}}}, options);
 }
 
 Status Cluster::RunPod(const std::string& ns, const std::string& name, const std::string& node) {
@@ -189,7 +189,7 @@ std::vector<std::string> Cluster::EventNotes(const std::string& ns, const std::s
   return notes;
 }
 
-Replica::Replica(const std::string& identity, int webhook_port, const std::string& lease_ns) {
+controller::AppOptions Replica::Options(const std::string& identity, int webhook_port, const std::string& lease_ns) {
   controller::AppOptions options;
   options.ns = lease_ns;
   options.identity = identity;
@@ -203,9 +203,20 @@ Replica::Replica(const std::string& identity, int webhook_port, const std::strin
   options.lease_duration = seconds(3);
   options.renew_deadline = seconds(2);
   options.renew_every = milliseconds(300);
-  auto config = ApiServer::Shared().ConfigOf("holdfast-controller", "system:masters");
+  return options;
+}
+
+std::shared_ptr<kube::Transport> Replica::Connect() {
+  static const auto config = ApiServer::Shared().ConfigOf("holdfast-controller", "system:masters");
   Must(config.status());
-  app_ = std::make_unique<controller::App>(*config, options);
+  return kube::MakeCurlTransport(*config);
+}
+
+Replica::Replica(const std::string& identity, int webhook_port, const std::string& lease_ns)
+    : Replica(Connect(), Options(identity, webhook_port, lease_ns)) {}
+
+Replica::Replica(std::shared_ptr<kube::Transport> api_server, controller::AppOptions options) {
+  app_ = std::make_unique<controller::App>(std::move(api_server), std::move(options));
   thread_ = std::jthread([this](std::stop_token stop) { (void)app_->Run(stop).ok(); });
 }
 

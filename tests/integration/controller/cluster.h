@@ -28,7 +28,7 @@ class Cluster {
   // A Deployment of one replica and its ReplicaSet. Returns the pods' ownerReference.
   Json MakeWorkload(const std::string& ns, const std::string& name, const Json& annotations);
   Result<Json> MakePod(const std::string& ns, const std::string& name, const std::string& app, const Json& owner,
-                       const Json& annotations = Json::object());
+                       const Json& annotations = Json::object(), const kube::CallOptions& options = {});
   Status RunPod(const std::string& ns, const std::string& name, const std::string& node);  // bound, Running
   void EndPod(const std::string& ns, const std::string& name);                             // gone at once
   Json Pod(const std::string& ns, const std::string& name);                                // null when there is none
@@ -47,7 +47,10 @@ class Cluster {
 class Replica {
  public:
   explicit Replica(const std::string& identity, int webhook_port = 0, const std::string& lease_ns = "holdfast-system");
+  Replica(std::shared_ptr<kube::Transport> api_server, controller::AppOptions options);
   ~Replica();
+  static controller::AppOptions Options(const std::string& identity, int webhook_port, const std::string& lease_ns);
+  static std::shared_ptr<kube::Transport> Connect();  // as the controller
   bool WaitReady(Duration timeout = std::chrono::seconds(30));
   controller::App& app() { return *app_; }
 

@@ -55,6 +55,7 @@ class ExecutorTest : public testing::Test {
     ExecutorOptions options;
     options.node_name = "node1";
     options.store_name = "default";
+    options.admit = [this](int64_t term) { return term < leader_term ? Status(Code::kFailedPrecondition, "over") : Status::Ok(); };
     options.ingest = [this](const std::string& landing, storage::Session&, const storage::IngestOptions& o) { return Ingest(landing, o); };
     executor = std::make_unique<Executor>(options, layout, journal, node, kubelet, store, cluster, metrics, clock);
   }
@@ -103,6 +104,7 @@ class ExecutorTest : public testing::Test {
     EXPECT_THAT(*ListDir(layout.JournalFolder()), IsEmpty());
   }
 
+  int64_t leader_term = 0;
   TempDir dir;
   FakeClock clock;
   Layout layout;
@@ -135,6 +137,17 @@ TEST_F(ExecutorTest, AFinalCheckpointBecomesReadyAndThePodStaysFrozenUntilItIsGo
   EXPECT_TRUE(Drive());
   ExpectNothingLeft();
   EXPECT_THAT(node.thawed, IsEmpty());
+}
+
+TEST_F(ExecutorTest, AnAssignmentOfALeaderWhoseTermIsOverWaitsUntilItIsRenewed) {
+  leader_term = 7;
+  cluster.checkpoint["status"]["term"] = 6;
+  EXPECT_FALSE(Drive(3));
+  EXPECT_THAT(*ListDir(layout.JournalFolder()), IsEmpty());
+  EXPECT_FALSE(Frozen());
+  cluster.checkpoint["status"]["term"] = 7;
+  EXPECT_FALSE(Drive());
+  EXPECT_EQ(StepNow(), Step::kCommitted);
 }
 
 TEST_F(ExecutorTest, APodThatTheControllerReclaimedIsThawed) {

@@ -46,6 +46,17 @@ TEST(Checkpoint, IsAssignedToThePodsNodeWithItsOwner) {
   EXPECT_EQ(GetString(step.patch, {"metadata", "resourceVersion"}), "7") << "every write is under the optimistic lock";
 }
 
+TEST(Checkpoint, AnAssignmentOfAnEarlierLeaderIsRenewedOnce) {
+  World w = Seen();
+  api::Checkpoint c = InPhase(api::Phase::kAssigned);
+  c.status.term = 3;
+  w.checkpoint = Share(c);
+  w.term = 4;
+  EXPECT_EQ(Next(w, At(1)).action, Action::kPatchStatus);
+  w.term = 3;
+  EXPECT_EQ(Next(w, At(1)).action, Action::kNothing);
+}
+
 TEST(Checkpoint, FixesTheUidAndTakesTheFinalizerFirst) {
   const Step step = Next(With([](World*, api::Checkpoint* c, kube::Pod*, kube::Node*) {
                            c->spec.pod_uid.clear();

@@ -35,7 +35,7 @@ struct TestServer {
     EXPECT_OK(allowed.Add("agent=read-write"));
     EXPECT_OK(allowed.Add("controller=delete"));
     server = std::make_unique<StoreServer>(
-        *store, std::make_unique<TokenNames>(), std::move(allowed),
+        *store, *fence, std::make_unique<TokenNames>(), std::move(allowed),
         ServerOptions{.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
     EXPECT_OK(server->Start({}));
   }
@@ -48,6 +48,7 @@ struct TestServer {
   }
   const TempDir& dir;
   std::unique_ptr<LocalStore> store;
+  const std::unique_ptr<Fence> fence = std::move(*Fence::Open(dir / "TERM"));
   std::unique_ptr<StoreServer> server;
 };
 

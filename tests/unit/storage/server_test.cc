@@ -94,6 +94,20 @@ TEST(StoreServer, RefusesStrangersAndWrongRoles) {
   EXPECT_EQ(CodeOf(stranger.StateOf("uid-1")), Code::kUnauthenticated);
 }
 
+TEST(StoreServer, DeletesNothingForALeaderWhoseTermIsOver) {
+  TempDir dir;
+  TestServer server(dir);
+  const std::string manifest = "/v1/manifests/uid-1";
+  auto remove = [&](const std::string& term) {
+    return Ask(server, "DELETE", manifest, "controller-token", "", {"Holdfast-Term: " + term});
+  };
+  EXPECT_EQ(remove("7"), 200);
+  EXPECT_EQ(remove("6"), 412);
+  EXPECT_EQ(remove("7"), 200);
+  EXPECT_EQ(remove("eight"), 400);
+  EXPECT_EQ(Ask(server, "DELETE", manifest, "controller-token"), 200) << "without an election there is no term";
+}
+
 TEST(StoreServer, GivesTheKeyOnlyToThoseWhoWrite) {
   TempDir dir;
   TestServer server(dir);
@@ -173,7 +187,8 @@ TEST(StoreServer, WaitsForItsCertificate) {
   auto store = OpenStore(dir / "store");
   AllowList allowed;
   ASSERT_OK(allowed.Add("agent=read-write"));
-  StoreServer server(*store, std::make_unique<TokenNames>(), std::move(allowed),
+  auto fence = Fence::Open(dir / "TERM");
+  StoreServer server(*store, **fence, std::make_unique<TokenNames>(), std::move(allowed),
                      {.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
   std::stop_source stop;
   Status started;
@@ -189,13 +204,15 @@ TEST(StoreServer, WaitsForItsCertificate) {
 TEST(StoreServer, RefusesToServeStrangers) {
   TempDir dir;
   auto store = OpenStore(dir / "store");
-  EXPECT_EQ(StoreServer(*store, nullptr, {}, {.address = "0.0.0.0", .tls_cert_file = "", .tls_key_file = ""}).Start({}).code(),
+  auto fence = Fence::Open(dir / "TERM");
+  EXPECT_EQ(StoreServer(*store, **fence, nullptr, {}, {.address = "0.0.0.0", .tls_cert_file = "", .tls_key_file = ""}).Start({}).code(),
             Code::kInvalidArgument);
-  EXPECT_EQ(StoreServer(*store, std::make_unique<TokenNames>(), {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""})
-                .Start({})
-                .code(),
-            Code::kInvalidArgument);
-  EXPECT_OK(StoreServer(*store, nullptr, {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""}).Start({}));
+  EXPECT_EQ(
+      StoreServer(*store, **fence, std::make_unique<TokenNames>(), {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""})
+          .Start({})
+          .code(),
+      Code::kInvalidArgument);
+  EXPECT_OK(StoreServer(*store, **fence, nullptr, {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""}).Start({}));
 }
 
 TEST(RemoteStore, DoesNotTalkToAServerItDoesNotKnow) {
