@@ -22,6 +22,7 @@
 #include "runtime/network.h"
 #include "runtime/network_lock.h"
 #include "runtime/preflight.h"
+#include "runtime/process_tree.h"
 #include "runtime/projected.h"
 #include "runtime/runc.h"
 #include "runtime/spec.h"
@@ -157,21 +158,25 @@ class Run {
     return Status::Ok();
   }
 
-  // Frozen processes keep CRIU from going on; where it must not be killed, it is let go on for a moment.
-  static void HoldStill(const Target& target) {
-    constexpr int kRounds = 200;  // 2 s
+  // Before CRIU is killed: it stands still itself, so that its log tells where it is and it cannot thaw what we freeze; and the processes
+  // are frozen, because CRIU would let them run with sockets that it left unusable. Where it must not be killed, it goes on for a moment.
+  static void HoldStill(const Target& target, pid_t runc) {
+    constexpr int kRounds = 400;  // 2 s
     for (int round = 0;; ++round) {
-      Status held = target.freezer.FreezeSoon();
-      if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
-      std::this_thread::sleep_for(milliseconds(5));  // what CRIU was about to write of itself
+      Status stopped = StopDescendants(runc, std::chrono::seconds(1));
+      if (!stopped.ok()) LogWarning("not stopped before it is killed", {{"error", stopped.message()}});
       Result<std::string> log = ReadFile(target.folder + "/dump.log");
-      if (!log.ok() || !InsideAProcess(*log)) return;
-      if (round >= kRounds) {
+      const bool inside = log.ok() && InsideAProcess(*log);
+      if (inside && round >= kRounds) {
         LogWarning("CRIU is killed while it runs code inside a process, which may not survive it", {{"container", target.name.name}});
+      }
+      if (!inside || round >= kRounds) {
+        Status held = target.freezer.FreezeSoon();
+        if (!held.ok()) LogWarning("not frozen before CRIU is killed", {{"error", held.message()}});
+        for (pid_t pid : Descendants(runc)) kill(pid, SIGKILL);
         return;
       }
-      Status thawed = target.freezer.Thaw();
-      if (!thawed.ok()) LogWarning("not thawed for CRIU", {{"error", thawed.message()}});
+      ContinueDescendants(runc);
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
@@ -181,8 +186,7 @@ class Run {
     HF_RETURN_IF_ERROR(RemoveAll(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
     const MonoTime from = Clock::Real().Mono();
-    // CRIU thaws what it holds by ptrace. Killed, it would let the processes run at once, with sockets that it left unusable.
-    auto hold = [&target] { HoldStill(target); };
+    auto hold = [&target](pid_t runc) { HoldStill(target, runc); };
     Result<int> code =
         runc_.RunAttached({"--log=" + target.folder + "/runc.log", "--log-format=json", "checkpoint", "--leave-running", "--image-path",
                            images, "--work-path", target.folder, "--tcp-established", "--file-locks", target.name.id},

@@ -103,7 +103,8 @@ Result<ProcessResult> Runc::Run(const std::vector<std::string>& args, Duration t
   return RunProcess(Command(args), options);
 }
 
-Result<int> Runc::RunAttached(const std::vector<std::string>& args, Duration timeout, const std::function<void()>& before_kill) const {
+Result<int> Runc::RunAttached(const std::vector<std::string>& args, Duration timeout,
+                              const std::function<void(pid_t runc)>& before_kill) const {
   std::vector<std::string> command = Command(args);
   std::vector<char*> argv = Pointers(command);
   std::vector<std::string> environment{search_path_};
@@ -125,7 +126,7 @@ Result<int> Runc::RunAttached(const std::vector<std::string>& args, Duration tim
   int status = 0;
   while (waitpid(pid, &status, killed ? 0 : WNOHANG) == 0) {
     if (Clock::Real().Mono() >= deadline) {
-      if (before_kill) before_kill();
+      if (before_kill) before_kill(pid);
       kill(pid, SIGKILL);
       killed = true;
     } else {

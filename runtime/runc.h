@@ -32,7 +32,8 @@ class Runc {
   Result<ProcessResult> Run(const std::vector<std::string>& args, Duration timeout) const;
   // With our standard streams, which become the container's. The child dies with us, and with it CRIU. Exit code; kDeadlineExceeded after
   // `before_kill` and SIGKILL.
-  Result<int> RunAttached(const std::vector<std::string>& args, Duration timeout, const std::function<void()>& before_kill = nullptr) const;
+  Result<int> RunAttached(const std::vector<std::string>& args, Duration timeout,
+                          const std::function<void(pid_t runc)>& before_kill = nullptr) const;
   Result<ContainerState> State(const std::string& id) const;  // kNotFound when runc does not know it
   std::string Root() const;
   const std::string& path() const { return path_; }
