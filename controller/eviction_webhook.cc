@@ -123,6 +123,9 @@ kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& re
   const Lineage lineage = Trace(context_.view, *world.pod, world.ns);
   world.protection = ProtectionOf(context_.view, *world.pod, world.ns, lineage);
   world.checkpoints = context_.view.CheckpointsOfPod(world.pod->meta.uid);
+  for (const CheckpointPtr& c : context_.view.CheckpointsIn(world.ns)) {
+    if (c->spec.pod_name == world.name && c->spec.pod_uid != world.pod->meta.uid) world.predecessors.push_back(c);
+  }
   world.node = context_.view.GetNode(world.pod->node_name);
   world.store_down = options_.store_down && options_.store_down();
   const drain::EvictionAnswer answer = drain::AnswerEviction(world, context_.clock.Wall());
@@ -132,7 +135,9 @@ kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& re
     }
     if (answer.notice && FirstTime(world.pod->meta.uid)) Announce(context_, *answer.notice, world.pod.get(), nullptr);
   }
-  return answer.allow ? kube::AdmissionResponse{} : TooManyRequests(answer.message);
+  if (answer.allow) return {};
+  if (answer.gone) return {.allowed = false, .code = 404, .reason = "NotFound", .message = answer.message};
+  return TooManyRequests(answer.message);
 }
 
 }  // namespace holdfast::controller

@@ -53,6 +53,17 @@ EvictionAnswer Begin(const EvictionWorld& w) {
   return answer;
 }
 
+// The drained pod of this name that was moved a moment ago, when this request cannot mean the one that is there now: its node is not
+// being drained.
+const api::Checkpoint* MovedFrom(const EvictionWorld& w, WallTime now) {
+  if (!w.asked_uid.empty() || (w.node && w.node->unschedulable)) return nullptr;
+  for (const CheckpointPtr& c : w.predecessors) {
+    const bool moved = c->spec.trigger == api::Trigger::kDrain && c->spec.final && c->status.phase == Phase::kReady && !Reclaimed(*c);
+    if (moved && now - CompletedAt(*c) < kOldRequestStands) return c.get();
+  }
+  return nullptr;
+}
+
 // Nothing: the attempt is over and says nothing about this request.
 std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Checkpoint& c, WallTime now) {
   const api::Condition* ready = c.Ready();
@@ -87,7 +98,14 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
 
 EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now) {
   EvictionAnswer allow;
-  if (!seen.pod || seen.pod->meta.terminating() || seen.pod->phase != "Running") return allow;
+  if (!seen.pod || seen.pod->meta.terminating()) return allow;
+  if (const api::Checkpoint* moved = MovedFrom(seen, now)) {
+    EvictionAnswer answer = Refuse("holdfast: pod " + Who(seen) + " of uid " + moved->spec.pod_uid +
+                                   " has moved; this is the one that took its place, and its node is not being drained");
+    answer.gone = true;
+    return answer;
+  }
+  if (seen.pod->phase != "Running") return allow;
   if (!seen.asked_uid.empty() && seen.asked_uid != seen.pod->meta.uid) return allow;  // the API server answers that
 
   // Final ones only: any other leaves the pod as it is. The newest speaks.

@@ -16,18 +16,24 @@ inline constexpr Duration kAfterReclaim = std::chrono::seconds(60);
 // A pod that is kept frozen and still was not evicted by us: whoever asks may end it.
 inline constexpr Duration kEvictingStands = std::chrono::seconds(60);
 
+// kubectl asks again every 5 s by the pod's name alone. So long after a pod was moved, such a request means that pod, not the one of the
+// same name that took its place (StatefulSets).
+inline constexpr Duration kOldRequestStands = std::chrono::seconds(60);
+
 struct EvictionWorld {
   std::string ns, name;
   std::string asked_uid;  // of the request's preconditions; empty: any
   PodPtr pod;             // null: not known
   Protection protection;
-  std::vector<CheckpointPtr> checkpoints;  // of this pod's uid
-  NodePtr node;                            // of the pod
-  bool store_down = false;                 // known, not suspected
+  std::vector<CheckpointPtr> checkpoints;   // of this pod's uid
+  std::vector<CheckpointPtr> predecessors;  // of other uids, with this pod's name
+  NodePtr node;                             // of the pod
+  bool store_down = false;                  // known, not suspected
 };
 
 struct EvictionAnswer {
   bool allow = true;
+  bool gone = false;    // refused with NotFound: the pod that was meant is not there any more
   std::string message;  // of the refusal
   bool create = false;  // make the checkpoint of attempt `ordinal`
   int ordinal = 0;

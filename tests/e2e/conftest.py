@@ -20,7 +20,7 @@ def holdfast():
 
 def remove_everything():
     """Workloads and Checkpoints of the namespace that tests use; also what a demo left there."""
-    for kind in ("deployments", "statefulsets", "jobs", "pods"):
+    for kind in ("poddisruptionbudgets", "deployments", "statefulsets", "jobs", "pods"):
         kit.kubectl("delete", kind, "--all", "-n", "default", "--wait=true", "--timeout=90s", timeout=120)
     kit.kubectl("delete", "checkpoints.holdfast.dev", "--all", "-n", "default", "--wait=true", "--timeout=60s", timeout=90)
 

@@ -97,6 +97,10 @@ def test_a_stateful_set_keeps_its_pods_name_and_state(clean_slate):
     assert new["metadata"]["name"] == "counter-0" and new["spec"]["nodeName"] != old["spec"]["nodeName"]
     witness.wait_progress()
     assert_all_kept(witness)
+    # kubectl asks by name and again: the pod of the same name that took the old one's place is not to be evicted for it.
+    assert len(kit.checkpoints()) == 1 and kit.ready_pod("app=counter")["metadata"]["uid"] == new["metadata"]["uid"]
+    killed = [note for reason, note in kit.events("counter-0") if reason == "Killing"]
+    assert not any("holdfast-wait" in note for note in killed), killed
 
 
 def job(spec):

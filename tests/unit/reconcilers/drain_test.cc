@@ -36,6 +36,29 @@ TEST(Drain, TheFirstRequestMakesACheckpointAndIsHeldBack) {
   EXPECT_EQ(answer.message, "holdfast: checkpointing default/web-a (waiting)");
 }
 
+// kubectl repeats its request by name until it hears of success or that the pod is gone.
+TEST(Drain, ARepeatedRequestDoesNotEvictThePodOfTheSameNameThatTookItsPlace) {
+  EvictionWorld w = Asked();
+  w.predecessors = {Share(InPhase(Phase::kReady, "web-a", "uid-old"))};  // durable at 10 s
+  for (const char* phase : {"Pending", "Running"}) {
+    kube::Pod pod = WebPod();
+    pod.phase = phase;
+    w.pod = Share(pod);
+    const EvictionAnswer answer = AnswerEviction(w, At(15));
+    EXPECT_FALSE(answer.allow) << phase;
+    EXPECT_TRUE(answer.gone) << phase;
+    EXPECT_FALSE(answer.create) << phase;
+  }
+  EXPECT_FALSE(AnswerEviction(w, At(10 + 60)).gone) << "a minute later it is a request of its own";
+  w.asked_uid = "uid-a";
+  EXPECT_FALSE(AnswerEviction(w, At(15)).gone) << "this very pod is meant";
+  w.asked_uid.clear();
+  kube::Node drained = ReadyNode();
+  drained.unschedulable = true;
+  w.node = Share(drained);
+  EXPECT_FALSE(AnswerEviction(w, At(15)).gone) << "its own node is being drained";
+}
+
 TEST(Drain, ShowsHowFarItIs) {
   api::Checkpoint c = InPhase(Phase::kStoring);
   c.status.progress_total = 2254857830;  // 2.1 GiB
