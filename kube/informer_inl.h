@@ -8,17 +8,29 @@
 
 namespace holdfast::kube {
 
+inline std::string KeyOf(const Json& object) {
+  return ObjectKey{GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})}.ToString();
+}
+
+// Whether `object` is what `known` was read from.
+inline bool IsUnchanged(const ObjectMeta& known, const Json& object) {
+  return !known.resource_version.empty() && known.resource_version == GetString(object, {"metadata", "resourceVersion"}) &&
+         known.uid == GetString(object, {"metadata", "uid"});
+}
+
 template <class T>
-Informer<T>::Informer(Client& client, ListOptions scope) : client_(client), namespace_(scope.ns) {
+Informer<T>::Informer(Private, Client& client, Resource resource, ListOptions scope, ReflectorOptions options)
+    : client_(client), resource_(resource), namespace_(scope.ns) {
+  if constexpr (requires { T::kMetadataOnly; }) options.metadata_only = T::kMetadataOnly;
   Reflector::Sink sink;
-  sink.list_item = [this](const Json& object) {
-    if (Ptr item = Decode(object)) listed_[item->meta.Key()] = item;
-  };
-  sink.list_restart = [this] { listed_.clear(); };
+  sink.list_item = [this](const Json& object) { ListItem(object); };
+  sink.list_remove = [this](const Json& object) { ListRemove(object); };
+  sink.list_restart = [this] { ListRestart(); };
   sink.list_done = [this](const std::string& version, bool rolled_back) { ListDone(version, rolled_back); };
   sink.upsert = [this](const Json& object) { Upsert(object); };
   sink.remove = [this](const Json& object) { Remove(object); };
-  reflector_ = std::make_unique<Reflector>(client, T::kResource, std::move(scope), std::move(sink));
+  sink.bookmark = [this](const std::string& version) { Bookmark(version); };
+  reflector_ = std::make_unique<Reflector>(client, std::move(resource), std::move(scope), std::move(sink), std::move(options));
 }
 
 template <class T>
@@ -37,6 +49,11 @@ void Informer<T>::AddIndex(const std::string& name, IndexFn fn) {
 }
 
 template <class T>
+void Informer<T>::SetTransform(Transform transform) {
+  transform_ = std::move(transform);
+}
+
+template <class T>
 void Informer<T>::Start() {
   reflector_->Start();
 }
@@ -48,20 +65,21 @@ void Informer<T>::Stop() {
 
 template <class T>
 bool Informer<T>::synced() const {
-  std::lock_guard lock(sync_mutex_);
+  std::lock_guard lock(wait_mutex_);
   return synced_;
 }
 
 template <class T>
 bool Informer<T>::WaitForSync(Duration timeout, std::stop_token stop) const {
-  std::unique_lock lock(sync_mutex_);
-  return client_.clock().WaitUntil(lock, sync_changed_, client_.clock().Mono() + timeout, std::move(stop), [this] { return synced_; });
+  std::unique_lock lock(wait_mutex_);
+  return client_.clock().WaitUntil(lock, wait_changed_, client_.clock().Mono() + timeout, std::move(stop), [this] { return synced_; });
 }
 
 template <class T>
 typename Informer<T>::Ptr Informer<T>::Get(const std::string& ns, const std::string& name) const {
+  const std::string key = ObjectKey{ns, name}.ToString();
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(ObjectKey{ns, name}.ToString());
+  auto found = objects_.find(key);
   return found == objects_.end() ? nullptr : found->second.now;
 }
 
@@ -93,6 +111,11 @@ size_t Informer<T>::size() const {
 }
 
 template <class T>
+InformerStats Informer<T>::stats() const {
+  return {.reflector = reflector_->stats(), .unreadable = unreadable_, .waits = waits_, .waits_in_vain = waits_in_vain_};
+}
+
+template <class T>
 void Informer<T>::Observe(const Json& object) {
   Ptr now = Decode(object);
   if (!now || (!namespace_.empty() && now->meta.ns != namespace_)) return;
@@ -110,55 +133,83 @@ void Informer<T>::Observe(const Json& object) {
 }
 
 template <class T>
-typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) {
+bool Informer<T>::Has(const std::string& version) const {
+  std::shared_lock lock(mutex_);
+  return !seen_version_.empty() && !IsOlderVersion(seen_version_, version);
+}
+
+template <class T>
+bool Informer<T>::WaitFor(const std::string& version, Duration timeout, std::stop_token stop) const {
+  if (Has(version)) return true;
+  ++waits_;
+  const MonoTime deadline = client_.clock().Mono() + timeout;
+  std::unique_lock lock(wait_mutex_);
+  ++waiters_;  // before Has looks again, or the event in between would wake nobody
+  const bool has = client_.clock().WaitUntil(lock, wait_changed_, deadline, std::move(stop), [&] { return Has(version); });
+  --waiters_;
+  if (!has) ++waits_in_vain_;
+  return has;
+}
+
+template <class T>
+void Informer<T>::WakeWaiters() const {
+  if (waiters_ == 0) return;
+  std::lock_guard lock(wait_mutex_);
+  wait_changed_.notify_all();
+}
+
+template <class T>
+typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) const {
+  std::string why = "it has no name";
   try {
-    auto value = std::make_shared<const T>(T::FromJson(object));
-    if (!value->meta.name.empty()) return value;
-    LogError("an object without a name was skipped", {{"resource", T::kResource.plural}, {"kind", GetString(object, {"kind"})}});
+    T value = T::FromJson(object);
+    if (!value.meta.name.empty()) {
+      if (transform_) transform_(value);
+      if constexpr (requires { value.Share(&strings_); }) {
+        value.Share(&strings_);
+      } else {
+        value.meta.Share(&strings_);
+      }
+      return std::make_shared<const T>(std::move(value));
+    }
   } catch (const std::exception& e) {
-    LogError("an object that cannot be read was skipped", {{"resource", T::kResource.plural}, {"error", e.what()}});
+    why = e.what();
+  }
+  const uint64_t count = ++unreadable_;
+  if ((count & (count - 1)) == 0) {
+    LogError("an object that cannot be read was skipped", {{"resource", resource_.plural}, {"error", why}, {"skipped", count}});
   }
   return nullptr;
 }
 
 template <class T>
-void Informer<T>::Upsert(const Json& object) {
-  Ptr now = Decode(object);
-  if (!now) return;
-  const std::string key = now->meta.Key(), version = now->meta.resource_version;
-  Change change;
+void Informer<T>::ListItem(const Json& object) {
+  std::string key = KeyOf(object);
   {
-    std::unique_lock lock(mutex_);
-    Advance(version);
-    Entry& entry = objects_[key];
-    // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
-    if (entry.now && IsOlderVersion(version, entry.now->meta.resource_version)) return;
-    if (entry.told && entry.told->meta.resource_version == version) return;
-    change = {entry.told, now};
-    Put(key, entry, now);
-    entry.told = now;
+    std::shared_lock lock(mutex_);  // Observe may add entries meanwhile; nobody else looks at the mark
+    auto found = objects_.find(key);
+    if (found != objects_.end() && found->second.told && IsUnchanged(found->second.told->meta, object)) {
+      found->second.list = list_;
+      if (!listed_.empty()) listed_.erase(key);
+      return;
+    }
   }
-  Tell(change);
+  if (Ptr item = Decode(object)) listed_[std::move(key)].now = std::move(item);
 }
 
 template <class T>
-void Informer<T>::Remove(const Json& object) {
-  Ptr last = Decode(object);
-  if (!last) return;
-  const std::string key = last->meta.Key(), &version = last->meta.resource_version;
-  Change change;
-  {
-    std::unique_lock lock(mutex_);
-    Advance(version);
-    auto found = objects_.find(key);
-    if (found == objects_.end()) return;
-    Entry& entry = found->second;
-    if (IsOlderVersion(version, entry.now->meta.resource_version)) return;  // re-created, and Observe was ahead of the watch
-    change = {last, nullptr};
-    Reindex(key, entry.now, nullptr);
-    objects_.erase(found);
-  }
-  Tell(change);
+void Informer<T>::ListRemove(const Json& object) {
+  const std::string key = KeyOf(object);
+  listed_.erase(key);
+  std::shared_lock lock(mutex_);
+  auto found = objects_.find(key);
+  if (found != objects_.end()) found->second.list = 0;
+}
+
+template <class T>
+void Informer<T>::ListRestart() {
+  listed_ = Objects();
+  ++list_;
 }
 
 template <class T>
@@ -170,8 +221,9 @@ void Informer<T>::ListDone(const std::string& version, bool rolled_back) {
     Advance(version);
     for (auto at = objects_.begin(); at != objects_.end();) {
       const auto& [key, entry] = *at;
-      bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
-      if (newer || listed_.contains(key)) {
+      const bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
+      if (newer || entry.list == list_ || listed_.contains(key)) {
+        if (rolled_back && entry.list == list_) Put(key, at->second, entry.told);  // not what Observe brought from a lost future
         ++at;
         continue;
       }
@@ -179,29 +231,91 @@ void Informer<T>::ListDone(const std::string& version, bool rolled_back) {
       Reindex(key, entry.now, nullptr);
       at = objects_.erase(at);
     }
-    for (auto& [key, now] : listed_) {
-      Entry& entry = objects_[key];
+    objects_.reserve(objects_.size() + listed_.size());
+    while (!listed_.empty()) {
+      auto node = listed_.extract(listed_.begin());
+      Ptr now = std::move(node.mapped().now);
+      auto at = objects_.find(node.key());
+      if (at == objects_.end()) at = objects_.insert(std::move(node)).position;
+      Entry& entry = at->second;
       if (!rolled_back && entry.now && IsOlderVersion(now->meta.resource_version, entry.now->meta.resource_version)) continue;
-      if (entry.told && entry.told->meta.resource_version == now->meta.resource_version) continue;
       changes.push_back({entry.told, now});
-      Put(key, entry, now);
-      entry.told = now;
+      Put(at->first, entry, now);
+      entry.told = std::move(now);
     }
-    listed_.clear();
+    listed_ = Objects();
+    ++list_;
   }
   for (const Change& change : changes) Tell(change);
-  std::lock_guard lock(sync_mutex_);
+  std::lock_guard lock(wait_mutex_);
   synced_ = true;
-  sync_changed_.notify_all();
+  wait_changed_.notify_all();
 }
 
 template <class T>
-void Informer<T>::Tell(const Change& change) {
+void Informer<T>::Upsert(const Json& object) {
+  Ptr now = Decode(object);
+  if (!now) return;
+  const std::string key = now->meta.Key();
+  const std::string& version = now->meta.resource_version;
+  Change change;
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+    Entry& entry = objects_[key];
+    // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
+    const bool late = entry.now && IsOlderVersion(version, entry.now->meta.resource_version);
+    const bool known = entry.told && entry.told->meta.resource_version == version;
+    if (!late && !known) {
+      change = {entry.told, now};
+      Put(key, entry, now);
+      entry.told = std::move(now);
+    }
+  }
+  WakeWaiters();
+  if (change.now) Tell(change);
+}
+
+template <class T>
+void Informer<T>::Remove(const Json& object) {
+  Ptr last = Decode(object);
+  if (!last) return;
+  const std::string key = last->meta.Key();
+  const std::string& version = last->meta.resource_version;
+  Change change;
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+    auto found = objects_.find(key);
+    // What is newer was created again, and Observe was ahead of the watch.
+    if (found != objects_.end() && !IsOlderVersion(version, found->second.now->meta.resource_version)) {
+      Reindex(key, found->second.now, nullptr);
+      objects_.erase(found);
+      change.old = std::move(last);
+    }
+  }
+  WakeWaiters();
+  if (change.old) Tell(change);
+}
+
+template <class T>
+void Informer<T>::Bookmark(const std::string& version) {
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+  }
+  WakeWaiters();
+}
+
+template <class T>
+void Informer<T>::Tell(const Change& change) const {
   for (const Handler& handler : handlers_) {
     try {
       handler(change.old, change.now);
     } catch (const std::exception& e) {
-      LogError("an informer's handler threw", {{"resource", T::kResource.plural}, {"error", e.what()}});
+      LogError("an informer's handler threw", {{"resource", resource_.plural}, {"error", e.what()}});
+    } catch (...) {
+      LogError("an informer's handler threw", {{"resource", resource_.plural}, {"error", "no std::exception"}});
     }
   }
 }
@@ -213,10 +327,20 @@ void Informer<T>::Put(const std::string& key, Entry& entry, Ptr now) {
 }
 
 template <class T>
+std::vector<std::string> Informer<T>::ValuesOf(const Index& index, const T& object) const {
+  try {
+    return index.fn(object);
+  } catch (const std::exception& e) {
+    LogError("an informer's index function threw", {{"resource", resource_.plural}, {"error", e.what()}});
+    return {};
+  }
+}
+
+template <class T>
 void Informer<T>::Reindex(const std::string& key, const Ptr& old, const Ptr& now) {
   for (auto& [name, index] : indexes_) {
     if (old) {
-      for (const std::string& value : index.fn(*old)) {
+      for (const std::string& value : ValuesOf(index, *old)) {
         auto found = index.values.find(value);
         if (found == index.values.end()) continue;
         found->second.erase(key);
@@ -224,7 +348,7 @@ void Informer<T>::Reindex(const std::string& key, const Ptr& old, const Ptr& now
       }
     }
     if (now) {
-      for (const std::string& value : index.fn(*now)) index.values[value][key] = now;
+      for (const std::string& value : ValuesOf(index, *now)) index.values[value][key] = now;
     }
   }
 }
