@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "kube/reflector.h"
 
@@ -65,12 +66,32 @@ class Informer {
 
  private:
   struct Private {};
+  // Found by the name of `now`, so no key is stored beside it. All but that name may change in place.
   struct Entry {
-    Ptr now;            // what readers see
-    Ptr told;           // what handlers saw last; older than `now` after Observe
-    uint32_t list = 0;  // the last list that had it unchanged; reflector's thread only
+    mutable Ptr now;            // what readers see; never null
+    mutable Ptr told{};         // what handlers saw last; older than `now` after Observe
+    mutable uint32_t list = 0;  // the last list that had it unchanged; reflector's thread only
   };
-  using Objects = std::unordered_map<std::string, Entry>;
+  struct Name {
+    std::string_view ns, name;
+  };
+  struct ByName {
+    using is_transparent = void;
+    static Name Of(const Name& name) { return name; }
+    static Name Of(const Entry& entry) { return {entry.now->meta.ns, entry.now->meta.name}; }
+    static Name Of(const Ptr& object) { return {object->meta.ns, object->meta.name}; }
+    template <class A>
+    size_t operator()(const A& a) const {
+      const Name name = Of(a);
+      return std::hash<std::string_view>()(name.ns) * 31 + std::hash<std::string_view>()(name.name);
+    }
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      const Name left = Of(a), right = Of(b);
+      return left.name == right.name && left.ns == right.ns;
+    }
+  };
+  using Objects = std::unordered_set<Entry, ByName, ByName>;
   struct Index {
     IndexFn fn;
     std::unordered_map<std::string, std::map<std::string, Ptr>> values;  // value → key → object
@@ -92,9 +113,9 @@ class Informer {
   bool Has(const std::string& resource_version) const;
   void WakeWaiters() const;
   // With mutex_ held for writing:
-  void Put(const std::string& key, Entry& entry, Ptr now);
+  void Put(const Entry& entry, Ptr now);
   std::vector<std::string> ValuesOf(const Index& index, const T& object) const;
-  void Reindex(const std::string& key, const Ptr& old, const Ptr& now);
+  void Reindex(const Ptr& old, const Ptr& now);
   void Advance(const std::string& resource_version);
 
   Client& client_;

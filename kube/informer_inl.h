@@ -8,8 +8,8 @@
 
 namespace holdfast::kube {
 
-inline std::string KeyOf(const Json& object) {
-  return ObjectKey{GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})}.ToString();
+inline ObjectKey KeyOf(const Json& object) {
+  return {GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})};
 }
 
 // Whether `object` is what `known` was read from.
@@ -77,10 +77,9 @@ bool Informer<T>::WaitForSync(Duration timeout, std::stop_token stop) const {
 
 template <class T>
 typename Informer<T>::Ptr Informer<T>::Get(const std::string& ns, const std::string& name) const {
-  const std::string key = ObjectKey{ns, name}.ToString();
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(key);
-  return found == objects_.end() ? nullptr : found->second.now;
+  auto found = objects_.find(Name{ns, name});
+  return found == objects_.end() ? nullptr : found->now;
 }
 
 template <class T>
@@ -88,7 +87,7 @@ std::vector<typename Informer<T>::Ptr> Informer<T>::List() const {
   std::shared_lock lock(mutex_);
   std::vector<Ptr> out;
   out.reserve(objects_.size());
-  for (const auto& [key, entry] : objects_) out.push_back(entry.now);
+  for (const Entry& entry : objects_) out.push_back(entry.now);
   return out;
 }
 
@@ -119,17 +118,17 @@ template <class T>
 void Informer<T>::Observe(const Json& object) {
   Ptr now = Decode(object);
   if (!now || (!namespace_.empty() && now->meta.ns != namespace_)) return;
-  const std::string key = now->meta.Key(), &version = now->meta.resource_version;
+  const std::string& version = now->meta.resource_version;
   std::unique_lock lock(mutex_);
-  auto found = objects_.find(key);
+  auto found = objects_.find(now);
   if (found == objects_.end()) {
     // The watch is past this version, so the object was deleted meanwhile (or never was in our scope).
     if (!IsOlderVersion(seen_version_, version) && !seen_version_.empty()) return;
-    found = objects_.try_emplace(key).first;
-  } else if (!IsOlderVersion(found->second.now->meta.resource_version, version)) {
-    return;
+    Reindex(nullptr, now);
+    objects_.insert(Entry{.now = std::move(now)});
+  } else if (IsOlderVersion(found->now->meta.resource_version, version)) {
+    Put(*found, std::move(now));
   }
-  Put(key, found->second, std::move(now));
 }
 
 template <class T>
@@ -184,26 +183,26 @@ typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) const {
 
 template <class T>
 void Informer<T>::ListItem(const Json& object) {
-  std::string key = KeyOf(object);
+  const ObjectKey key = KeyOf(object);
+  if (auto again = listed_.find(Name{key.ns, key.name}); again != listed_.end()) listed_.erase(again);
   {
     std::shared_lock lock(mutex_);  // Observe may add entries meanwhile; nobody else looks at the mark
-    auto found = objects_.find(key);
-    if (found != objects_.end() && found->second.told && IsUnchanged(found->second.told->meta, object)) {
-      found->second.list = list_;
-      if (!listed_.empty()) listed_.erase(key);
+    auto found = objects_.find(Name{key.ns, key.name});
+    if (found != objects_.end() && found->told && IsUnchanged(found->told->meta, object)) {
+      found->list = list_;
       return;
     }
   }
-  if (Ptr item = Decode(object)) listed_[std::move(key)].now = std::move(item);
+  if (Ptr item = Decode(object)) listed_.insert(Entry{.now = std::move(item)});
 }
 
 template <class T>
 void Informer<T>::ListRemove(const Json& object) {
-  const std::string key = KeyOf(object);
-  listed_.erase(key);
+  const ObjectKey key = KeyOf(object);
+  if (auto listed = listed_.find(Name{key.ns, key.name}); listed != listed_.end()) listed_.erase(listed);
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(key);
-  if (found != objects_.end()) found->second.list = 0;
+  auto found = objects_.find(Name{key.ns, key.name});
+  if (found != objects_.end()) found->list = 0;
 }
 
 template <class T>
@@ -220,28 +219,32 @@ void Informer<T>::ListDone(const std::string& version, bool rolled_back) {
     if (rolled_back) seen_version_.clear();
     Advance(version);
     for (auto at = objects_.begin(); at != objects_.end();) {
-      const auto& [key, entry] = *at;
+      const Entry& entry = *at;
       const bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
-      if (newer || entry.list == list_ || listed_.contains(key)) {
-        if (rolled_back && entry.list == list_) Put(key, at->second, entry.told);  // not what Observe brought from a lost future
+      if (newer || entry.list == list_ || listed_.contains(entry.now)) {
+        if (rolled_back && entry.list == list_) Put(entry, entry.told);  // not what Observe brought from a lost future
         ++at;
         continue;
       }
       changes.push_back({entry.told ? entry.told : entry.now, nullptr});
-      Reindex(key, entry.now, nullptr);
+      Reindex(entry.now, nullptr);
       at = objects_.erase(at);
     }
     objects_.reserve(objects_.size() + listed_.size());
     while (!listed_.empty()) {
       auto node = listed_.extract(listed_.begin());
-      Ptr now = std::move(node.mapped().now);
-      auto at = objects_.find(node.key());
-      if (at == objects_.end()) at = objects_.insert(std::move(node)).position;
-      Entry& entry = at->second;
-      if (!rolled_back && entry.now && IsOlderVersion(now->meta.resource_version, entry.now->meta.resource_version)) continue;
-      changes.push_back({entry.told, now});
-      Put(at->first, entry, now);
-      entry.told = std::move(now);
+      const Ptr now = node.value().now;
+      auto at = objects_.find(now);
+      if (at == objects_.end()) {
+        at = objects_.insert(std::move(node)).position;
+        Reindex(nullptr, now);
+      } else if (!rolled_back && IsOlderVersion(now->meta.resource_version, at->now->meta.resource_version)) {
+        continue;
+      } else {
+        Put(*at, now);
+      }
+      changes.push_back({at->told, now});
+      at->told = now;
     }
     listed_ = Objects();
     ++list_;
@@ -256,20 +259,19 @@ template <class T>
 void Informer<T>::Upsert(const Json& object) {
   Ptr now = Decode(object);
   if (!now) return;
-  const std::string key = now->meta.Key();
   const std::string& version = now->meta.resource_version;
   Change change;
   {
     std::unique_lock lock(mutex_);
     Advance(version);
-    Entry& entry = objects_[key];
+    auto [entry, added] = objects_.insert(Entry{.now = now});
     // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
-    const bool late = entry.now && IsOlderVersion(version, entry.now->meta.resource_version);
-    const bool known = entry.told && entry.told->meta.resource_version == version;
+    const bool late = IsOlderVersion(version, entry->now->meta.resource_version);
+    const bool known = entry->told && entry->told->meta.resource_version == version;
     if (!late && !known) {
-      change = {entry.told, now};
-      Put(key, entry, now);
-      entry.told = std::move(now);
+      change = {entry->told, now};
+      Reindex(added ? nullptr : entry->now, now);
+      entry->now = entry->told = now;
     }
   }
   WakeWaiters();
@@ -280,16 +282,15 @@ template <class T>
 void Informer<T>::Remove(const Json& object) {
   Ptr last = Decode(object);
   if (!last) return;
-  const std::string key = last->meta.Key();
   const std::string& version = last->meta.resource_version;
   Change change;
   {
     std::unique_lock lock(mutex_);
     Advance(version);
-    auto found = objects_.find(key);
+    auto found = objects_.find(last);
     // What is newer was created again, and Observe was ahead of the watch.
-    if (found != objects_.end() && !IsOlderVersion(version, found->second.now->meta.resource_version)) {
-      Reindex(key, found->second.now, nullptr);
+    if (found != objects_.end() && !IsOlderVersion(version, found->now->meta.resource_version)) {
+      Reindex(found->now, nullptr);
       objects_.erase(found);
       change.old = std::move(last);
     }
@@ -321,8 +322,8 @@ void Informer<T>::Tell(const Change& change) const {
 }
 
 template <class T>
-void Informer<T>::Put(const std::string& key, Entry& entry, Ptr now) {
-  Reindex(key, entry.now, now);
+void Informer<T>::Put(const Entry& entry, Ptr now) {
+  Reindex(entry.now, now);
   entry.now = std::move(now);
 }
 
@@ -337,7 +338,9 @@ std::vector<std::string> Informer<T>::ValuesOf(const Index& index, const T& obje
 }
 
 template <class T>
-void Informer<T>::Reindex(const std::string& key, const Ptr& old, const Ptr& now) {
+void Informer<T>::Reindex(const Ptr& old, const Ptr& now) {
+  if (indexes_.empty()) return;
+  const std::string key = (now ? now : old)->meta.Key();
   for (auto& [name, index] : indexes_) {
     if (old) {
       for (const std::string& value : ValuesOf(index, *old)) {
