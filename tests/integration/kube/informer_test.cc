@@ -202,6 +202,7 @@ TEST_F(InformerTest, ReadsMetadataAlone) {
     Informer<Metadata> maps(client, kConfigMaps, {.ns = ns_}, {.watch_list = stream});
     maps.Start();
     ASSERT_TRUE(maps.WaitForSync(std::chrono::seconds(20), {}));
+    EXPECT_EQ(maps.stats().reflector.watch_lists, stream ? 1u : 0u);
     ASSERT_NE(maps.Get(ns_, "a"), nullptr);
     EXPECT_EQ(maps.Get(ns_, "a")->meta.labels.at("app"), "web");
     ASSERT_TRUE(client_.Patch(kConfigMaps, ns_, "a", PatchType::kMerge, {{"metadata", {{"labels", {{"app", "new"}}}}}}).ok());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace holdfast::kube {
 namespace {
 
@@ -75,6 +77,48 @@ TEST(ListCutter, BoundsDepthAndSize) {
     EXPECT_EQ(CutUp(R"({"items":[{"a":"1234"}]})", piece, limits).status.code(), Code::kResourceExhausted) << piece;
     EXPECT_EQ(CutUp(R"({"kind":"a kind with a long name","items":[]})", piece, limits).status.code(), Code::kResourceExhausted) << piece;
   }
+}
+
+// Whatever it lets pass reads as a parser of the whole reads it.
+TEST(ListCutter, AgreesWithAParserOnDamagedLists) {
+  const std::string whole =
+      R"({"kind":"L","items":[{"a":"x\"]"},{"b":[1,{"c":null}]}],"metadata":{"resourceVersion":"7","x":[{}]},"z":"items"})";
+  std::mt19937 random(1);
+  const std::string bytes = "{}[]\",:\\ ax7\n";
+  int passed = 0, refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string text = whole;
+    for (unsigned changes = random() % 3 + 1; changes > 0; --changes) {
+      const size_t at = random() % text.size();
+      const char c = bytes[random() % bytes.size()];
+      if (random() % 3 == 0) {
+        text.erase(at, 1);
+      } else if (random() % 2 == 0) {
+        text.insert(at, 1, c);
+      } else {
+        text[at] = c;
+      }
+    }
+    Cut cut = CutUp(text, random() % 20 + 1);
+    Json items = Json::array();
+    for (const std::string& item : cut.items) {
+      Result<Json> read = ParseJson(item);
+      if (!read.ok()) cut.status = read.status();
+      if (read.ok()) items.push_back(*read);
+    }
+    Result<Json> parsed = ParseJson(text);
+    if (!cut.status.ok()) {
+      ++refused;
+      continue;
+    }
+    ++passed;
+    ASSERT_TRUE(parsed.ok()) << text;
+    if (!cut.items.empty()) {
+      ASSERT_EQ(*Find(*parsed, {"items"}), items) << text;
+    }
+  }
+  EXPECT_GT(passed, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(ListCutter, EndsWhenTheReaderFails) {
