@@ -151,7 +151,9 @@ TEST_F(InformerTest, ListsAsAStreamWithoutAnyListRequest) {
   EXPECT_EQ(informer.stats().reflector.watch_lists, 1u);
   ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("later", "1")).ok());
   EXPECT_TRUE(Eventually([&] { return informer.size() == 6; }));
-  EXPECT_EQ(transport->paths().size(), 1u) << "the same stream goes on";
+  EXPECT_EQ(informer.stats().reflector.lists, 1u);
+  for (const std::string& path : transport->paths()) EXPECT_NE(path.find("watch=1"), std::string::npos) << path;
+  EXPECT_LE(transport->paths().size(), 2u) << "the same stream goes on, unless the server ends it: its own cache may start anew";
 }
 
 TEST_F(InformerTest, ListsInPagesWhenItMust) {
