@@ -33,7 +33,7 @@ bool Contains(const std::vector<std::string>& values, const std::string& value) 
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-bool Holds(const SelectorRequirement& requirement, const std::map<std::string, std::string>& labels) {
+bool Holds(const SelectorRequirement& requirement, const kube::StringMap& labels) {
   auto label = labels.find(requirement.key);
   const bool there = label != labels.end();
   if (requirement.op == "Exists") return there;
@@ -100,7 +100,7 @@ LabelSelector LabelSelector::FromJson(const Json* json) {
   return selector;
 }
 
-bool LabelSelector::Matches(const std::map<std::string, std::string>& labels) const {
+bool LabelSelector::Matches(const kube::StringMap& labels) const {
   if (!present) return false;
   for (const auto& [key, value] : match_labels) {
     auto label = labels.find(key);

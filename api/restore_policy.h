@@ -27,7 +27,7 @@ struct LabelSelector {
   std::map<std::string, std::string> match_labels;
   std::vector<SelectorRequirement> match_expressions;
   static LabelSelector FromJson(const Json* json);
-  bool Matches(const std::map<std::string, std::string>& labels) const;
+  bool Matches(const kube::StringMap& labels) const;
 };
 
 struct UnprotectedPod {

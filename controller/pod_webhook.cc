@@ -42,7 +42,7 @@ void DropRestoreAnnotations(const Json& pod, Json* patch) {
 // The CPU and memory of the pod's first container that asks for any: so the init container changes neither what the pod asks of the
 // scheduler (the larger of the init containers' and the sum of the others') nor its QoS class, and is not throttled as it starts.
 Json WaitResources(const kube::Pod& pod) {
-  auto keep = [](const std::map<std::string, std::string>& amounts) {
+  auto keep = [](const kube::StringMap& amounts) {
     Json kept = Json::object();
     for (const char* name : {"cpu", "memory"}) {
       if (auto found = amounts.find(name); found != amounts.end()) kept[name] = found->second;

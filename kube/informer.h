@@ -1,6 +1,6 @@
-// A cache of one resource, kept current by list + watch. It relists on 410, on a dead stream and after errors with backoff (800 ms to
-// 30 s, jittered), and never goes back in time. Readers see immutable snapshots of single objects; handlers get one object's events in
-// order, on the informer's thread, and must not block (enqueue a key). synced() means: the first list was processed by all handlers.
+// A typed cache of one resource, kept current by a Reflector. Readers see immutable snapshots of single objects; handlers get one object's
+// events in order, on the informer's thread, and must not block (enqueue a key). While a new list comes in, everybody keeps the whole old
+// view. synced() means: the first list was processed by all handlers.
 #pragma once
 
 #include <condition_variable>
@@ -9,48 +9,43 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "kube/client.h"
+#include "kube/reflector.h"
 
 namespace holdfast::kube {
 
-// Untyped engine: drives `sink` with one object at a time, so that no more than a page of JSON is in memory. All calls come on its own
-// thread. See informer.cc for the life of a watch event.
-class Reflector {
- public:
-  struct Sink {
-    std::function<void(const Json& object)> list_item;
-    std::function<void()> list_restart;  // forget the items since the last list_done
-    // The list is whole: objects that were there before and are not in it are gone, unless they are newer than `resource_version`.
-    // `rolled_back`: the server's storage was restored to an older state; the list is right although its versions are older.
-    std::function<void(const std::string& resource_version, bool rolled_back)> list_done;
-    std::function<void(const Json& object)> upsert;
-    std::function<void(const Json& object)> remove;
-  };
-  Reflector(Client& client, Resource resource, ListOptions scope, Sink sink);
-  ~Reflector();
-  void Start();
-  void Stop();  // joins the thread; never call it from the sink
-  bool synced() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+struct InformerStats {
+  ReflectorStats reflector;
+  uint64_t unreadable = 0;     // objects without a name, or that threw while they were read
+  uint64_t waits = 0;          // WaitFor that had to wait
+  uint64_t waits_in_vain = 0;  // … and ran out of time
 };
 
+// T has FromJson(const Json&) and an ObjectMeta meta; kResource unless the constructor is given one; kMetadataOnly if metadata is all it
+// reads; Share(StringPool*) if more of it than its metadata repeats from object to object.
 template <class T>
 class Informer {
  public:
   using Ptr = std::shared_ptr<const T>;
-  // old is null for a new object, now is null for a deleted one. A deleted and re-created object may look like one update.
+  // old is null for a new object, now is null for a deleted one (old is then its last known state). A deleted and re-created object may
+  // look like one update: compare uids. What a handler throws is logged; the other handlers still hear of the change.
   using Handler = std::function<void(const Ptr& old, const Ptr& now)>;
   using IndexFn = std::function<std::vector<std::string>(const T&)>;
+  using Transform = std::function<void(T&)>;
 
-  explicit Informer(Client& client, ListOptions scope = {});
+  explicit Informer(Client& client, ListOptions scope = {}, ReflectorOptions options = {}) requires requires {
+    T::kResource;
+  } : Informer(Private(), client, T::kResource, std::move(scope), std::move(options)) {
+  }
+  Informer(Client& client, Resource resource, ListOptions scope, ReflectorOptions options = {}) requires(!requires { T::kResource; })
+      : Informer(Private(), client, std::move(resource), std::move(scope), std::move(options)) {}
   ~Informer();
   // Before Start only.
   void AddHandler(Handler handler);
   void AddIndex(const std::string& name, IndexFn fn);
+  // Applied to each object once, before anybody sees it. It may drop what nobody needs, but not name, namespace, uid or resource version.
+  void SetTransform(Transform transform);
   void Start();
   void Stop();  // not from a handler
   bool synced() const;
@@ -63,12 +58,40 @@ class Informer {
   // Puts what a write returned into the cache unless it already has something newer: read-your-own-writes. Handlers hear of it when the
   // watch brings it.
   void Observe(const Json& object);
+  // Waits until everything up to `resource_version` is in the cache, by an event, a list or a bookmark: whoever wrote that version and
+  // then reads the cache sees its own write, and whatever else happened before it. False when that takes longer than `timeout`, or when
+  // stopped. Not from a handler. A version that is no number cannot be compared and is not waited for.
+  bool WaitFor(const std::string& resource_version, Duration timeout, std::stop_token stop) const;
+  InformerStats stats() const;
 
  private:
+  struct Private {};
+  // Found by the name of `now`, so no key is stored beside it. All but that name may change in place.
   struct Entry {
-    Ptr now;   // what readers see
-    Ptr told;  // what handlers saw last; older than `now` after Observe
+    mutable Ptr now;            // what readers see; never null
+    mutable Ptr told{};         // what handlers saw last; older than `now` after Observe
+    mutable uint32_t list = 0;  // the last list that had it unchanged; reflector's thread only
   };
+  struct Name {
+    std::string_view ns, name;
+  };
+  struct ByName {
+    using is_transparent = void;
+    static Name Of(const Name& name) { return name; }
+    static Name Of(const Entry& entry) { return {entry.now->meta.ns, entry.now->meta.name}; }
+    static Name Of(const Ptr& object) { return {object->meta.ns, object->meta.name}; }
+    template <class A>
+    size_t operator()(const A& a) const {
+      const Name name = Of(a);
+      return std::hash<std::string_view>()(name.ns) * 31 + std::hash<std::string_view>()(name.name);
+    }
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      const Name left = Of(a), right = Of(b);
+      return left.name == right.name && left.ns == right.ns;
+    }
+  };
+  using Objects = std::unordered_set<Entry, ByName, ByName>;
   struct Index {
     IndexFn fn;
     std::unordered_map<std::string, std::map<std::string, Ptr>> values;  // value → key → object
@@ -77,27 +100,45 @@ class Informer {
     Ptr old, now;
   };
 
-  static Ptr Decode(const Json& object);  // null and a logged error when it has no name or cannot be read
+  Informer(Private, Client& client, Resource resource, ListOptions scope, ReflectorOptions options);
+  Ptr Decode(const Json& object) const;  // null and a logged error when it has no name or cannot be read
+  void ListItem(const Json& object);
+  void ListRemove(const Json& object);
+  void ListRestart();
+  void ListDone(const std::string& resource_version, bool rolled_back);
   void Upsert(const Json& object);
   void Remove(const Json& object);
-  void ListDone(const std::string& resource_version, bool rolled_back);
-  void Tell(const Change& change);
+  void Bookmark(const std::string& resource_version);
+  void Tell(const Change& change) const;
+  bool Has(const std::string& resource_version) const;
+  void WakeWaiters() const;
   // With mutex_ held for writing:
-  void Put(const std::string& key, Entry& entry, Ptr now);
-  void Reindex(const std::string& key, const Ptr& old, const Ptr& now);
+  void Put(const Entry& entry, Ptr now);
+  std::vector<std::string> ValuesOf(const Index& index, const T& object) const;
+  void Reindex(const Ptr& old, const Ptr& now);
   void Advance(const std::string& resource_version);
 
   Client& client_;
+  const Resource resource_;
   const std::string namespace_;
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, Entry> objects_;
-  std::map<std::string, Index> indexes_;
-  std::string seen_version_;                     // everything up to it is in objects_
-  std::unordered_map<std::string, Ptr> listed_;  // the list that is coming in; reflector's thread only
   std::vector<Handler> handlers_;
-  mutable std::mutex sync_mutex_;
-  mutable std::condition_variable_any sync_changed_;
+  Transform transform_;
+  mutable StringPool strings_;
+
+  mutable std::shared_mutex mutex_;  // never held while a handler runs or an object is read from JSON
+  Objects objects_;
+  std::map<std::string, Index> indexes_;
+  std::string seen_version_;  // everything up to it is in objects_
+
+  // The list that is coming in; reflector's thread only. What it has unchanged is only marked, so a list costs what changed.
+  Objects listed_;
+  uint32_t list_ = 1;
+
+  mutable std::mutex wait_mutex_;  // before mutex_
+  mutable std::condition_variable_any wait_changed_;
   bool synced_ = false;
+  mutable std::atomic<int> waiters_{0};
+  mutable std::atomic<uint64_t> unreadable_{0}, waits_{0}, waits_in_vain_{0};
   std::unique_ptr<Reflector> reflector_;
 };
 

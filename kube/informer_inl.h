@@ -8,17 +8,29 @@
 
 namespace holdfast::kube {
 
+inline ObjectKey KeyOf(const Json& object) {
+  return {GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})};
+}
+
+// Whether `object` is what `known` was read from.
+inline bool IsUnchanged(const ObjectMeta& known, const Json& object) {
+  return !known.resource_version.empty() && known.resource_version == GetString(object, {"metadata", "resourceVersion"}) &&
+         known.uid == GetString(object, {"metadata", "uid"});
+}
+
 template <class T>
-Informer<T>::Informer(Client& client, ListOptions scope) : client_(client), namespace_(scope.ns) {
+Informer<T>::Informer(Private, Client& client, Resource resource, ListOptions scope, ReflectorOptions options)
+    : client_(client), resource_(resource), namespace_(scope.ns) {
+  if constexpr (requires { T::kMetadataOnly; }) options.metadata_only = T::kMetadataOnly;
   Reflector::Sink sink;
-  sink.list_item = [this](const Json& object) {
-    if (Ptr item = Decode(object)) listed_[item->meta.Key()] = item;
-  };
-  sink.list_restart = [this] { listed_.clear(); };
+  sink.list_item = [this](const Json& object) { ListItem(object); };
+  sink.list_remove = [this](const Json& object) { ListRemove(object); };
+  sink.list_restart = [this] { ListRestart(); };
   sink.list_done = [this](const std::string& version, bool rolled_back) { ListDone(version, rolled_back); };
   sink.upsert = [this](const Json& object) { Upsert(object); };
   sink.remove = [this](const Json& object) { Remove(object); };
-  reflector_ = std::make_unique<Reflector>(client, T::kResource, std::move(scope), std::move(sink));
+  sink.bookmark = [this](const std::string& version) { Bookmark(version); };
+  reflector_ = std::make_unique<Reflector>(client, std::move(resource), std::move(scope), std::move(sink), std::move(options));
 }
 
 template <class T>
@@ -37,6 +49,11 @@ void Informer<T>::AddIndex(const std::string& name, IndexFn fn) {
 }
 
 template <class T>
+void Informer<T>::SetTransform(Transform transform) {
+  transform_ = std::move(transform);
+}
+
+template <class T>
 void Informer<T>::Start() {
   reflector_->Start();
 }
@@ -48,21 +65,21 @@ void Informer<T>::Stop() {
 
 template <class T>
 bool Informer<T>::synced() const {
-  std::lock_guard lock(sync_mutex_);
+  std::lock_guard lock(wait_mutex_);
   return synced_;
 }
 
 template <class T>
 bool Informer<T>::WaitForSync(Duration timeout, std::stop_token stop) const {
-  std::unique_lock lock(sync_mutex_);
-  return client_.clock().WaitUntil(lock, sync_changed_, client_.clock().Mono() + timeout, std::move(stop), [this] { return synced_; });
+  std::unique_lock lock(wait_mutex_);
+  return client_.clock().WaitUntil(lock, wait_changed_, client_.clock().Mono() + timeout, std::move(stop), [this] { return synced_; });
 }
 
 template <class T>
 typename Informer<T>::Ptr Informer<T>::Get(const std::string& ns, const std::string& name) const {
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(ObjectKey{ns, name}.ToString());
-  return found == objects_.end() ? nullptr : found->second.now;
+  auto found = objects_.find(Name{ns, name});
+  return found == objects_.end() ? nullptr : found->now;
 }
 
 template <class T>
@@ -70,7 +87,7 @@ std::vector<typename Informer<T>::Ptr> Informer<T>::List() const {
   std::shared_lock lock(mutex_);
   std::vector<Ptr> out;
   out.reserve(objects_.size());
-  for (const auto& [key, entry] : objects_) out.push_back(entry.now);
+  for (const Entry& entry : objects_) out.push_back(entry.now);
   return out;
 }
 
@@ -93,72 +110,105 @@ size_t Informer<T>::size() const {
 }
 
 template <class T>
-void Informer<T>::Observe(const Json& object) {
-  Ptr now = Decode(object);
-  if (!now || (!namespace_.empty() && now->meta.ns != namespace_)) return;
-  const std::string key = now->meta.Key(), &version = now->meta.resource_version;
-  std::unique_lock lock(mutex_);
-  auto found = objects_.find(key);
-  if (found == objects_.end()) {
-    // The watch is past this version, so the object was deleted meanwhile (or never was in our scope).
-    if (!IsOlderVersion(seen_version_, version) && !seen_version_.empty()) return;
-    found = objects_.try_emplace(key).first;
-  } else if (!IsOlderVersion(found->second.now->meta.resource_version, version)) {
-    return;
-  }
-  Put(key, found->second, std::move(now));
+InformerStats Informer<T>::stats() const {
+  return {.reflector = reflector_->stats(), .unreadable = unreadable_, .waits = waits_, .waits_in_vain = waits_in_vain_};
 }
 
 template <class T>
-typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) {
+void Informer<T>::Observe(const Json& object) {
+  Ptr now = Decode(object);
+  if (!now || (!namespace_.empty() && now->meta.ns != namespace_)) return;
+  const std::string& version = now->meta.resource_version;
+  std::unique_lock lock(mutex_);
+  auto found = objects_.find(now);
+  if (found == objects_.end()) {
+    // The watch is past this version, so the object was deleted meanwhile (or never was in our scope).
+    if (!IsOlderVersion(seen_version_, version) && !seen_version_.empty()) return;
+    Reindex(nullptr, now);
+    objects_.insert(Entry{.now = std::move(now)});
+  } else if (IsOlderVersion(found->now->meta.resource_version, version)) {
+    Put(*found, std::move(now));
+  }
+}
+
+template <class T>
+bool Informer<T>::Has(const std::string& version) const {
+  std::shared_lock lock(mutex_);
+  return !seen_version_.empty() && !IsOlderVersion(seen_version_, version);
+}
+
+template <class T>
+bool Informer<T>::WaitFor(const std::string& version, Duration timeout, std::stop_token stop) const {
+  if (Has(version)) return true;
+  ++waits_;
+  const MonoTime deadline = client_.clock().Mono() + timeout;
+  std::unique_lock lock(wait_mutex_);
+  ++waiters_;  // before Has looks again, or the event in between would wake nobody
+  const bool has = client_.clock().WaitUntil(lock, wait_changed_, deadline, std::move(stop), [&] { return Has(version); });
+  --waiters_;
+  if (!has) ++waits_in_vain_;
+  return has;
+}
+
+template <class T>
+void Informer<T>::WakeWaiters() const {
+  if (waiters_ == 0) return;
+  std::lock_guard lock(wait_mutex_);
+  wait_changed_.notify_all();
+}
+
+template <class T>
+typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) const {
+  std::string why = "it has no name";
   try {
-    auto value = std::make_shared<const T>(T::FromJson(object));
-    if (!value->meta.name.empty()) return value;
-    LogError("an object without a name was skipped", {{"resource", T::kResource.plural}, {"kind", GetString(object, {"kind"})}});
+    T value = T::FromJson(object);
+    if (!value.meta.name.empty()) {
+      if (transform_) transform_(value);
+      if constexpr (requires { value.Share(&strings_); }) {
+        value.Share(&strings_);
+      } else {
+        value.meta.Share(&strings_);
+      }
+      return std::make_shared<const T>(std::move(value));
+    }
   } catch (const std::exception& e) {
-    LogError("an object that cannot be read was skipped", {{"resource", T::kResource.plural}, {"error", e.what()}});
+    why = e.what();
+  }
+  const uint64_t count = ++unreadable_;
+  if ((count & (count - 1)) == 0) {
+    LogError("an object that cannot be read was skipped", {{"resource", resource_.plural}, {"error", why}, {"skipped", count}});
   }
   return nullptr;
 }
 
 template <class T>
-void Informer<T>::Upsert(const Json& object) {
-  Ptr now = Decode(object);
-  if (!now) return;
-  const std::string key = now->meta.Key(), version = now->meta.resource_version;
-  Change change;
+void Informer<T>::ListItem(const Json& object) {
+  const ObjectKey key = KeyOf(object);
+  if (auto again = listed_.find(Name{key.ns, key.name}); again != listed_.end()) listed_.erase(again);
   {
-    std::unique_lock lock(mutex_);
-    Advance(version);
-    Entry& entry = objects_[key];
-    // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
-    if (entry.now && IsOlderVersion(version, entry.now->meta.resource_version)) return;
-    if (entry.told && entry.told->meta.resource_version == version) return;
-    change = {entry.told, now};
-    Put(key, entry, now);
-    entry.told = now;
+    std::shared_lock lock(mutex_);  // Observe may add entries meanwhile; nobody else looks at the mark
+    auto found = objects_.find(Name{key.ns, key.name});
+    if (found != objects_.end() && found->told && IsUnchanged(found->told->meta, object)) {
+      found->list = list_;
+      return;
+    }
   }
-  Tell(change);
+  if (Ptr item = Decode(object)) listed_.insert(Entry{.now = std::move(item)});
 }
 
 template <class T>
-void Informer<T>::Remove(const Json& object) {
-  Ptr last = Decode(object);
-  if (!last) return;
-  const std::string key = last->meta.Key(), &version = last->meta.resource_version;
-  Change change;
-  {
-    std::unique_lock lock(mutex_);
-    Advance(version);
-    auto found = objects_.find(key);
-    if (found == objects_.end()) return;
-    Entry& entry = found->second;
-    if (IsOlderVersion(version, entry.now->meta.resource_version)) return;  // re-created, and Observe was ahead of the watch
-    change = {last, nullptr};
-    Reindex(key, entry.now, nullptr);
-    objects_.erase(found);
-  }
-  Tell(change);
+void Informer<T>::ListRemove(const Json& object) {
+  const ObjectKey key = KeyOf(object);
+  if (auto listed = listed_.find(Name{key.ns, key.name}); listed != listed_.end()) listed_.erase(listed);
+  std::shared_lock lock(mutex_);
+  auto found = objects_.find(Name{key.ns, key.name});
+  if (found != objects_.end()) found->list = 0;
+}
+
+template <class T>
+void Informer<T>::ListRestart() {
+  listed_ = Objects();
+  ++list_;
 }
 
 template <class T>
@@ -169,54 +219,131 @@ void Informer<T>::ListDone(const std::string& version, bool rolled_back) {
     if (rolled_back) seen_version_.clear();
     Advance(version);
     for (auto at = objects_.begin(); at != objects_.end();) {
-      const auto& [key, entry] = *at;
-      bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
-      if (newer || listed_.contains(key)) {
+      const Entry& entry = *at;
+      const bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
+      if (newer || entry.list == list_ || listed_.contains(entry.now)) {
+        if (rolled_back && entry.list == list_) Put(entry, entry.told);  // not what Observe brought from a lost future
         ++at;
         continue;
       }
       changes.push_back({entry.told ? entry.told : entry.now, nullptr});
-      Reindex(key, entry.now, nullptr);
+      Reindex(entry.now, nullptr);
       at = objects_.erase(at);
     }
-    for (auto& [key, now] : listed_) {
-      Entry& entry = objects_[key];
-      if (!rolled_back && entry.now && IsOlderVersion(now->meta.resource_version, entry.now->meta.resource_version)) continue;
-      if (entry.told && entry.told->meta.resource_version == now->meta.resource_version) continue;
-      changes.push_back({entry.told, now});
-      Put(key, entry, now);
-      entry.told = now;
+    objects_.reserve(objects_.size() + listed_.size());
+    while (!listed_.empty()) {
+      auto node = listed_.extract(listed_.begin());
+      const Ptr now = node.value().now;
+      auto at = objects_.find(now);
+      if (at == objects_.end()) {
+        at = objects_.insert(std::move(node)).position;
+        Reindex(nullptr, now);
+      } else if (!rolled_back && IsOlderVersion(now->meta.resource_version, at->now->meta.resource_version)) {
+        continue;
+      } else {
+        Put(*at, now);
+      }
+      changes.push_back({at->told, now});
+      at->told = now;
     }
-    listed_.clear();
+    listed_ = Objects();
+    ++list_;
   }
   for (const Change& change : changes) Tell(change);
-  std::lock_guard lock(sync_mutex_);
+  std::lock_guard lock(wait_mutex_);
   synced_ = true;
-  sync_changed_.notify_all();
+  wait_changed_.notify_all();
 }
 
 template <class T>
-void Informer<T>::Tell(const Change& change) {
+void Informer<T>::Upsert(const Json& object) {
+  Ptr now = Decode(object);
+  if (!now) return;
+  const std::string& version = now->meta.resource_version;
+  Change change;
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+    auto [entry, added] = objects_.insert(Entry{.now = now});
+    // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
+    const bool late = IsOlderVersion(version, entry->now->meta.resource_version);
+    const bool known = entry->told && entry->told->meta.resource_version == version;
+    if (!late && !known) {
+      change = {entry->told, now};
+      Reindex(added ? nullptr : entry->now, now);
+      entry->now = entry->told = now;
+    }
+  }
+  WakeWaiters();
+  if (change.now) Tell(change);
+}
+
+template <class T>
+void Informer<T>::Remove(const Json& object) {
+  Ptr last = Decode(object);
+  if (!last) return;
+  const std::string& version = last->meta.resource_version;
+  Change change;
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+    auto found = objects_.find(last);
+    // What is newer was created again, and Observe was ahead of the watch.
+    if (found != objects_.end() && !IsOlderVersion(version, found->now->meta.resource_version)) {
+      Reindex(found->now, nullptr);
+      objects_.erase(found);
+      change.old = std::move(last);
+    }
+  }
+  WakeWaiters();
+  if (change.old) Tell(change);
+}
+
+template <class T>
+void Informer<T>::Bookmark(const std::string& version) {
+  {
+    std::unique_lock lock(mutex_);
+    Advance(version);
+  }
+  WakeWaiters();
+}
+
+template <class T>
+void Informer<T>::Tell(const Change& change) const {
   for (const Handler& handler : handlers_) {
     try {
       handler(change.old, change.now);
     } catch (const std::exception& e) {
-      LogError("an informer's handler threw", {{"resource", T::kResource.plural}, {"error", e.what()}});
+      LogError("an informer's handler threw", {{"resource", resource_.plural}, {"error", e.what()}});
+    } catch (...) {
+      LogError("an informer's handler threw", {{"resource", resource_.plural}, {"error", "no std::exception"}});
     }
   }
 }
 
 template <class T>
-void Informer<T>::Put(const std::string& key, Entry& entry, Ptr now) {
-  Reindex(key, entry.now, now);
+void Informer<T>::Put(const Entry& entry, Ptr now) {
+  Reindex(entry.now, now);
   entry.now = std::move(now);
 }
 
 template <class T>
-void Informer<T>::Reindex(const std::string& key, const Ptr& old, const Ptr& now) {
+std::vector<std::string> Informer<T>::ValuesOf(const Index& index, const T& object) const {
+  try {
+    return index.fn(object);
+  } catch (const std::exception& e) {
+    LogError("an informer's index function threw", {{"resource", resource_.plural}, {"error", e.what()}});
+    return {};
+  }
+}
+
+template <class T>
+void Informer<T>::Reindex(const Ptr& old, const Ptr& now) {
+  if (indexes_.empty()) return;
+  const std::string key = (now ? now : old)->meta.Key();
   for (auto& [name, index] : indexes_) {
     if (old) {
-      for (const std::string& value : index.fn(*old)) {
+      for (const std::string& value : ValuesOf(index, *old)) {
         auto found = index.values.find(value);
         if (found == index.values.end()) continue;
         found->second.erase(key);
@@ -224,7 +351,7 @@ void Informer<T>::Reindex(const std::string& key, const Ptr& old, const Ptr& now
       }
     }
     if (now) {
-      for (const std::string& value : index.fn(*now)) index.values[value][key] = now;
+      for (const std::string& value : ValuesOf(index, *now)) index.values[value][key] = now;
     }
   }
 }

@@ -8,22 +8,19 @@
 namespace holdfast::kube {
 namespace {
 
-std::map<std::string, std::string> ReadStrings(const Json& object) {
-  std::map<std::string, std::string> out;
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_string()) out[key] = value.get<std::string>();
-  }
-  return out;
-}
-
 // Quantities may be written as numbers in JSON: `cpu: 2`.
-std::map<std::string, std::string> ReadQuantities(const Json& object) {
-  std::map<std::string, std::string> out;
+StringMap ReadQuantities(const Json& object) {
+  StringMap out;
+  out.reserve(object.size());
   for (const auto& [key, value] : object.items()) {
     if (value.is_string()) out[key] = value.get<std::string>();
     if (value.is_number()) out[key] = value.dump();
   }
   return out;
+}
+
+void ShareAll(StringPool* pool, std::initializer_list<SharedString*> texts) {
+  for (SharedString* text : texts) pool->Share(text);
 }
 
 int32_t GetInt32(const Json& json, JsonPath path, int32_t otherwise = 0) {
@@ -45,6 +42,7 @@ Container ReadContainer(const Json& json) {
   container.image = GetString(json, {"image"});
   container.limits = ReadQuantities(GetObject(json, {"resources", "limits"}));
   container.requests = ReadQuantities(GetObject(json, {"resources", "requests"}));
+  container.mounts.reserve(GetArray(json, {"volumeMounts"}).size());
   for (const Json& mount : GetArray(json, {"volumeMounts"})) {
     container.mounts.push_back({GetString(mount, {"name"}), GetString(mount, {"mountPath"}), GetBool(mount, {"readOnly"})});
   }
@@ -55,12 +53,14 @@ Container ReadContainer(const Json& json) {
 
 std::vector<Container> ReadContainers(const Json& array) {
   std::vector<Container> out;
+  out.reserve(array.size());
   for (const Json& json : array) out.push_back(ReadContainer(json));
   return out;
 }
 
 std::vector<ContainerStatus> ReadContainerStatuses(const Json& array) {
   std::vector<ContainerStatus> out;
+  out.reserve(array.size());
   for (const Json& json : array) {
     ContainerStatus status;
     status.name = GetString(json, {"name"});
@@ -137,6 +137,7 @@ Pod Pod::FromJson(const Json& object) {
   for (const Json& gate : GetArray(spec, {"schedulingGates"})) pod.scheduling_gates.push_back(GetString(gate, {"name"}));
   pod.containers = ReadContainers(GetArray(spec, {"containers"}));
   pod.init_containers = ReadContainers(GetArray(spec, {"initContainers"}));
+  pod.volumes.reserve(GetArray(spec, {"volumes"}).size());
   for (const Json& volume : GetArray(spec, {"volumes"})) pod.volumes.push_back(ReadVolume(volume));
   pod.phase = GetString(status, {"phase"});
   pod.pod_ip = GetString(status, {"podIP"});
@@ -149,6 +150,24 @@ Pod Pod::FromJson(const Json& object) {
   pod.init_container_statuses = ReadContainerStatuses(GetArray(status, {"initContainerStatuses"}));
   pod.ready = HasCondition(object, "Ready");
   return pod;
+}
+
+// Not what each pod has for itself: its address, the ids of its containers.
+void Pod::Share(StringPool* pool) {
+  meta.Share(pool);
+  ShareAll(pool, {&node_name, &runtime_class, &phase, &host_ip, &qos_class, &restart_policy, &service_account, &status_reason});
+  for (std::vector<Container>* list : {&containers, &init_containers}) {
+    for (Container& container : *list) {
+      ShareAll(pool, {&container.name, &container.image});
+      container.limits.Share(pool);
+      container.requests.Share(pool);
+      for (VolumeMount& mount : container.mounts) ShareAll(pool, {&mount.name, &mount.mount_path});
+    }
+  }
+  for (std::vector<ContainerStatus>* list : {&container_statuses, &init_container_statuses}) {
+    for (ContainerStatus& status : *list) ShareAll(pool, {&status.name, &status.image, &status.image_id, &status.reason});
+  }
+  for (Volume& volume : volumes) ShareAll(pool, {&volume.name, &volume.type, &volume.medium});
 }
 
 Node Node::FromJson(const Json& object) {

@@ -1,5 +1,6 @@
 // The built-in kinds that controllers read, projected to what they need. Each has kResource, FromJson (never throws, missing fields are
-// empty) and meta. Add a field when someone reads it.
+// empty) and meta; those of which a cluster has many have Share, which caches call to store equal texts once. Add a field when someone
+// reads it.
 #pragma once
 
 #include <optional>
@@ -9,38 +10,46 @@
 namespace holdfast::kube {
 
 struct ContainerStatus {
-  std::string name, container_id, image, image_id;  // container_id: "containerd://…"
+  SharedString name, container_id, image, image_id;  // container_id: "containerd://…"
   bool running = false, terminated = false, ready = false;
   int restart_count = 0;
   int exit_code = 0;
-  std::string reason;  // of waiting or terminated
+  SharedString reason;  // of waiting or terminated
 };
 
 struct VolumeMount {
-  std::string name, mount_path;
+  SharedString name, mount_path;
   bool read_only = false;
 };
 
 struct Container {
-  std::string name, image;
-  std::map<std::string, std::string> limits, requests;
+  SharedString name, image;
+  StringMap limits, requests;
   std::vector<VolumeMount> mounts;
   bool has_pre_stop = false, restart_always = false;  // restart_always: a native sidecar among the init containers
 };
 
 struct Volume {
-  std::string name;
-  std::string type;        // key of the volume source: "emptyDir", "persistentVolumeClaim", "projected", …
-  std::string medium;      // emptyDir
-  std::string claim_name;  // persistentVolumeClaim
+  SharedString name;
+  SharedString type;        // key of the volume source: "emptyDir", "persistentVolumeClaim", "projected", …
+  SharedString medium;      // emptyDir
+  SharedString claim_name;  // persistentVolumeClaim
+};
+
+// Any object reduced to its metadata: Informer<Metadata>(client, Pod::kResource, {}).
+struct Metadata {
+  static constexpr bool kMetadataOnly = true;
+  static Metadata FromJson(const Json& object) { return {ObjectMeta::FromJson(object)}; }
+  ObjectMeta meta;
 };
 
 struct Pod {
   static const Resource kResource;
   static Pod FromJson(const Json& object);
+  void Share(StringPool* pool);
   ObjectMeta meta;
-  std::string node_name, runtime_class, phase, pod_ip, host_ip, qos_class, restart_policy, service_account;
-  std::string status_reason, status_message;
+  SharedString node_name, runtime_class, phase, pod_ip, host_ip, qos_class, restart_policy, service_account;
+  SharedString status_reason, status_message;
   std::vector<std::string> pod_ips;
   std::vector<std::string> scheduling_gates;
   std::vector<Container> containers, init_containers;
@@ -71,7 +80,7 @@ struct Namespace {
 struct Workload {
   ObjectMeta meta;
   int64_t replicas = 1, ready_replicas = 0;
-  std::map<std::string, std::string> template_annotations, template_labels;
+  StringMap template_annotations, template_labels;
   std::string revision;                      // StatefulSet: status.updateRevision
   int64_t backoff_limit = 6, failed = 0;     // Job: spec.backoffLimit, status.failed
   bool ignores_disruption_target = false;    // Job: its podFailurePolicy ignores DisruptionTarget

@@ -3,13 +3,7 @@
 namespace holdfast::kube {
 namespace {
 
-std::map<std::string, std::string> ReadStrings(const Json& object) {
-  std::map<std::string, std::string> out;
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_string()) out[key] = value.get<std::string>();
-  }
-  return out;
-}
+constexpr size_t kSharedAnnotationBytes = 32;  // longer values are seldom alike
 
 }  // namespace
 
@@ -25,6 +19,26 @@ std::string UrlEscape(std::string_view text) {
       out += kHex[static_cast<unsigned char>(c) >> 4];
       out += kHex[static_cast<unsigned char>(c) & 15];
     }
+  }
+  return out;
+}
+
+std::string UrlQuery(const std::vector<std::pair<std::string_view, std::string>>& parameters) {
+  std::string query;
+  for (const auto& [name, value] : parameters) {
+    if (value.empty()) continue;
+    query += query.empty() ? '?' : '&';
+    query.append(name).append("=").append(UrlEscape(value));
+  }
+  return query;
+}
+
+StringMap ReadStrings(const Json& object) {
+  StringMap out;
+  if (!object.is_object()) return out;
+  out.reserve(object.size());
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_string()) out[key] = value.get_ref<const std::string&>();
   }
   return out;
 }
@@ -60,6 +74,7 @@ ObjectMeta ObjectMeta::FromJson(const Json& object) {
   meta.deletion_timestamp = GetString(json, {"deletionTimestamp"});
   meta.labels = ReadStrings(GetObject(json, {"labels"}));
   meta.annotations = ReadStrings(GetObject(json, {"annotations"}));
+  meta.owners.reserve(GetArray(json, {"ownerReferences"}).size());
   for (const Json& owner : GetArray(json, {"ownerReferences"})) {
     meta.owners.push_back({GetString(owner, {"apiVersion"}), GetString(owner, {"kind"}), GetString(owner, {"name"}),
                            GetString(owner, {"uid"}), GetBool(owner, {"controller"})});
@@ -68,6 +83,16 @@ ObjectMeta ObjectMeta::FromJson(const Json& object) {
     if (finalizer.is_string()) meta.finalizers.push_back(finalizer.get<std::string>());
   }
   return meta;
+}
+
+void ObjectMeta::Share(StringPool* pool) {
+  pool->Share(&generate_name);
+  pool->Share(&creation_timestamp);
+  labels.Share(pool);
+  annotations.Share(pool, kSharedAnnotationBytes);
+  for (OwnerReference& owner : owners) {
+    for (SharedString* text : {&owner.api_version, &owner.kind, &owner.name, &owner.uid}) pool->Share(text);
+  }
 }
 
 const OwnerReference* ObjectMeta::Controller() const {
@@ -79,7 +104,7 @@ const OwnerReference* ObjectMeta::Controller() const {
 
 std::string ObjectMeta::Annotation(const std::string& key) const {
   auto found = annotations.find(key);
-  return found == annotations.end() ? "" : found->second;
+  return found == annotations.end() ? std::string() : found->second.str();
 }
 
 ObjectKey ObjectKey::Parse(const std::string& key) {

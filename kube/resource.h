@@ -7,15 +7,22 @@
 #include <vector>
 
 #include "base/json.h"
+#include "kube/shared_string.h"
 
 namespace holdfast::kube {
 
 // Percent-encodes everything but unreserved characters (RFC 3986), for one path component or query value.
 std::string UrlEscape(std::string_view text);
 
+// "?name=value&…" of the parameters whose value is not empty, or "".
+std::string UrlQuery(const std::vector<std::pair<std::string_view, std::string>>& parameters);
+
 // Whether resource version `a` is older than `b`. Both are decimal numbers that grow with every write to the resource (KEP-5504); false
 // when one of them is not.
 bool IsOlderVersion(std::string_view a, std::string_view b);
+
+// The members of an object whose values are strings.
+StringMap ReadStrings(const Json& object);
 
 struct Resource {
   std::string group;    // "" for core
@@ -30,15 +37,16 @@ struct Resource {
 };
 
 struct OwnerReference {
-  std::string api_version, kind, name, uid;
+  SharedString api_version, kind, name, uid;
   bool controller = false;
 };
 
 struct ObjectMeta {
-  std::string name, generate_name, ns, uid, resource_version;
+  std::string name, ns, uid, resource_version;
+  SharedString generate_name;
   int64_t generation = 0;
-  std::string creation_timestamp, deletion_timestamp;  // RFC 3339, empty when absent
-  std::map<std::string, std::string> labels, annotations;
+  SharedString creation_timestamp, deletion_timestamp;  // RFC 3339, empty when absent
+  StringMap labels, annotations;
   std::vector<OwnerReference> owners;
   std::vector<std::string> finalizers;
 
@@ -47,6 +55,8 @@ struct ObjectMeta {
   const OwnerReference* Controller() const;              // the owner with controller: true, or nullptr
   std::string Annotation(const std::string& key) const;  // "" when absent
   bool terminating() const { return !deletion_timestamp.empty(); }
+  // Stores what other objects have too only once.
+  void Share(StringPool* pool);
 };
 
 // Key of an object: "namespace/name", or "name" for cluster-scoped ones.

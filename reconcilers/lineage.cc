@@ -23,10 +23,10 @@ struct Word {
   bool any() const { return !protect.empty() || !policy.empty(); }
 };
 
-Word Read(const std::map<std::string, std::string>& annotations) {
+Word Read(const kube::StringMap& annotations) {
   auto get = [&](const char* key) {
     auto found = annotations.find(key);
-    return found == annotations.end() ? std::string() : found->second;
+    return found == annotations.end() ? std::string() : found->second.str();
   };
   return {get(api::kProtect), get(api::kPolicy)};
 }

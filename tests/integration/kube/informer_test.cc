@@ -1,5 +1,6 @@
 #include "kube/informer.h"
 
+#include "kube/list_stream.h"
 #include "tests/integration/kube/fixture.h"
 
 namespace holdfast::kube {
@@ -13,6 +14,55 @@ struct Item {
   std::string value;
 };
 const Resource Item::kResource = {"", "v1", "configmaps", "ConfigMap", true};
+
+// The real transport, looked at and disturbed.
+class Spy : public Transport {
+ public:
+  std::atomic<bool> rewind{false};  // the next plain watch starts at version 1, which was compacted away
+  std::atomic<int> gone{0};         // 410 events
+  std::atomic<int64_t> bytes{0};
+
+  Result<HttpResponse> Send(const HttpRequest& request, std::stop_token stop) override { return real_->Send(request, stop); }
+  Result<HttpResponse> Stream(const HttpRequest& request, const std::function<bool(std::string_view)>& on_chunk,
+                              std::stop_token stop) override {
+    HttpRequest changed = request;
+    std::stop_source cut;
+    {
+      std::lock_guard lock(mutex_);
+      paths_.push_back(request.path);
+      cut_ = cut;
+    }
+    std::stop_callback passed_on(stop, [&] { cut.request_stop(); });
+    const bool plain_watch =
+        request.path.find("watch=1") != std::string::npos && request.path.find("sendInitialEvents") == std::string::npos;
+    if (plain_watch && rewind.exchange(false)) {
+      size_t at = changed.path.find("resourceVersion=") + strlen("resourceVersion=");
+      changed.path.replace(at, changed.path.find('&', at) - at, "1");
+    }
+    auto look = [&](std::string_view chunk) {
+      bytes += static_cast<int64_t>(chunk.size());
+      if (chunk.find("\"type\":\"ERROR\"") != std::string_view::npos && chunk.find("410") != std::string_view::npos) ++gone;
+      return on_chunk(chunk);
+    };
+    Result<HttpResponse> result = real_->Stream(changed, look, cut.get_token());
+    if (cut.stop_requested() && !stop.stop_requested()) return Status(Code::kUnavailable, "cut by the test");
+    return result;
+  }
+  void Cut() {
+    std::lock_guard lock(mutex_);
+    cut_.request_stop();
+  }
+  std::vector<std::string> paths() {
+    std::lock_guard lock(mutex_);
+    return paths_;
+  }
+
+ private:
+  const std::unique_ptr<Transport> real_ = MakeCurlTransport(testing::ApiServer::Shared().config());
+  std::mutex mutex_;
+  std::vector<std::string> paths_;
+  std::stop_source cut_;
+};
 
 class InformerTest : public KubeTest {
  protected:
@@ -90,53 +140,85 @@ TEST_F(InformerTest, GoesOnAfterTheApiServerWasKilledAndEtcdCompacted) {
   EXPECT_TRUE(Eventually([&] { return Value("a") == "4"; }));
 }
 
-TEST_F(InformerTest, RelistsWhenTheWatchedVersionIsCompacted) {
-  std::vector<std::string> listed, changed;
-  std::string first_version;
-  std::mutex mutex;
-  int lists = 0;
-  Reflector::Sink sink{.list_item = [](const Json&) {},
-                       .list_restart = [] {},
-                       .list_done =
-                           [&](const std::string& version, bool) {
-                             std::lock_guard lock(mutex);
-                             ++lists;
-                             if (first_version.empty()) first_version = version;
-                           },
-                       .upsert = [](const Json&) {},
-                       .remove = [](const Json&) {}};
-  // A transport that asks for the first list's version again once the server has forgotten it.
-  struct Rewind : Transport {
-    std::unique_ptr<Transport> real = MakeCurlTransport(testing::ApiServer::Shared().config());
-    std::atomic<bool> rewind{false};
-    std::atomic<int> gone{0};
-    Result<HttpResponse> Send(const HttpRequest& request, std::stop_token stop) override { return real->Send(request, stop); }
-    Result<HttpResponse> Stream(const HttpRequest& request, const std::function<bool(std::string_view)>& on_chunk,
-                                std::stop_token stop) override {
-      HttpRequest changed = request;
-      if (rewind.exchange(false)) {
-        size_t at = changed.path.find("resourceVersion=") + strlen("resourceVersion=");
-        changed.path.replace(at, changed.path.find('&', at) - at, "1");
-      }
-      auto look = [&](std::string_view chunk) {
-        if (chunk.find("\"type\":\"ERROR\"") != std::string_view::npos && chunk.find("410") != std::string_view::npos) ++gone;
-        return on_chunk(chunk);
-      };
-      return real->Stream(changed, look, stop);
-    }
-  };
-  auto transport = std::make_shared<Rewind>();
-  transport->rewind = true;
-  ASSERT_TRUE(testing::ApiServer::Shared().Compact().ok());
+TEST_F(InformerTest, ListsAsAStreamWithoutAnyListRequest) {
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("a" + std::to_string(i), "1")).ok());
+  auto transport = std::make_shared<Spy>();
   Client client(transport);
-  Reflector reflector(client, kConfigMaps, {.ns = ns_}, sink);
-  reflector.Start();
-  EXPECT_TRUE(Eventually([&] {
-    std::lock_guard lock(mutex);
-    return lists == 2;
-  }));
-  reflector.Stop();
-  EXPECT_EQ(transport->gone, 1);
+  Informer<Item> informer(client, {.ns = ns_});
+  informer.Start();
+  ASSERT_TRUE(informer.WaitForSync(std::chrono::seconds(20), {}));
+  EXPECT_EQ(informer.size(), 5u);
+  EXPECT_EQ(informer.stats().reflector.watch_lists, 1u);
+  ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("later", "1")).ok());
+  EXPECT_TRUE(Eventually([&] { return informer.size() == 6; }));
+  EXPECT_EQ(informer.stats().reflector.lists, 1u);
+  for (const std::string& path : transport->paths()) EXPECT_NE(path.find("watch=1"), std::string::npos) << path;
+  EXPECT_LE(transport->paths().size(), 2u) << "the same stream goes on, unless the server ends it: its own cache may start anew";
+}
+
+TEST_F(InformerTest, ListsInPagesWhenItMust) {
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("a" + std::to_string(i), "1")).ok());
+  auto transport = std::make_shared<Spy>();
+  Client client(transport);
+  Informer<Item> informer(client, {.ns = ns_}, {.watch_list = false, .page_size = 3});
+  informer.Start();
+  ASSERT_TRUE(informer.WaitForSync(std::chrono::seconds(20), {}));
+  EXPECT_EQ(informer.size(), 7u);
+  EXPECT_GE(transport->paths().size(), 3u);
+}
+
+TEST_F(InformerTest, RelistsWhenTheWatchedVersionIsCompacted) {
+  ASSERT_TRUE(testing::ApiServer::Shared().Compact().ok());
+  for (bool stream : {true, false}) {
+    auto transport = std::make_shared<Spy>();
+    transport->rewind = true;
+    Client client(transport);
+    Informer<Item> informer(client, {.ns = ns_}, {.watch_list = stream});
+    informer.Start();
+    ASSERT_TRUE(informer.WaitForSync(std::chrono::seconds(20), {}));
+    if (stream) transport->Cut();  // the stream goes on for minutes by itself
+    EXPECT_TRUE(Eventually([&] { return informer.stats().reflector.lists == 2; })) << (stream ? "stream" : "pages");
+    EXPECT_EQ(transport->gone, 1);
+  }
+}
+
+TEST_F(InformerTest, WaitsForItsOwnWrites) {
+  StartInformer();
+  for (int i = 0; i < 20; ++i) {
+    Result<Json> written =
+        client_.Patch(kConfigMaps, ns_, "a", PatchType::kApply, ConfigMap("a", std::to_string(i)), {.field_manager = "test"});
+    ASSERT_TRUE(written.ok()) << written.status().ToString();
+    ASSERT_TRUE(informer_->WaitFor(GetString(*written, {"metadata", "resourceVersion"}), std::chrono::seconds(5), {}));
+    EXPECT_EQ(Value("a"), std::to_string(i));
+  }
+  EXPECT_FALSE(informer_->WaitFor("999999999", std::chrono::milliseconds(50), {}));
+}
+
+TEST_F(InformerTest, ReadsMetadataAlone) {
+  Json map = ConfigMap("a", std::string(100000, 'x'));
+  map["metadata"]["labels"] = {{"app", "web"}};
+  ASSERT_TRUE(client_.Create(kConfigMaps, ns_, map).ok());
+  for (bool stream : {true, false}) {
+    auto transport = std::make_shared<Spy>();
+    Client client(transport);
+    Informer<Metadata> maps(client, kConfigMaps, {.ns = ns_}, {.watch_list = stream});
+    maps.Start();
+    ASSERT_TRUE(maps.WaitForSync(std::chrono::seconds(20), {}));
+    EXPECT_EQ(maps.stats().reflector.watch_lists, stream ? 1u : 0u);
+    ASSERT_NE(maps.Get(ns_, "a"), nullptr);
+    EXPECT_EQ(maps.Get(ns_, "a")->meta.labels.at("app"), "web");
+    ASSERT_TRUE(client_.Patch(kConfigMaps, ns_, "a", PatchType::kMerge, {{"metadata", {{"labels", {{"app", "new"}}}}}}).ok());
+    EXPECT_TRUE(Eventually([&] { return maps.Get(ns_, "a")->meta.labels.at("app") == "new"; }));
+    EXPECT_LT(transport->bytes, 20000) << "the data came too";
+    ASSERT_TRUE(client_.Patch(kConfigMaps, ns_, "a", PatchType::kMerge, {{"metadata", {{"labels", {{"app", "web"}}}}}}).ok());
+  }
+}
+
+// What the reflector takes for granted of the server.
+TEST_F(InformerTest, TheServerSaysThatAVersionIsTooLarge) {
+  ListCalls calls{.on_item = [](const Json&) {}, .on_restart = [] {}};
+  ListEnd end = StreamList(client_, {.resource = kConfigMaps, .scope = {.ns = ns_}, .version = "99999999999", .page_size = 0}, calls, {});
+  EXPECT_TRUE(end.refusal.version_too_large) << end.status.ToString();
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// A Transport whose answers a test gives. Send answers from a function; Stream hands every opened watch to the test, which feeds it and
-// says how it ends.
+// A Transport whose answers a test gives. Send, and Stream of anything but a watch, answer from a function; Stream of a watch hands it to
+// the test, which feeds it and says how it ends. A WatchList is refused, as by a server that cannot stream lists, until AllowWatchLists.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -55,6 +56,7 @@ class FakeTransport : public Transport {
     Answer answer;
     {
       std::lock_guard lock(mutex_);
+      paths_.push_back(request.path);
       sent_.push_back(request);
       answer = answer_;
       changed_.notify_all();
@@ -64,9 +66,15 @@ class FakeTransport : public Transport {
 
   Result<HttpResponse> Stream(const HttpRequest& request, const std::function<bool(std::string_view)>& on_chunk,
                               std::stop_token stop) override {
+    if (request.path.find("watch=1") == std::string::npos) return StreamAnswer(Send(request, stop), on_chunk);
     auto watch = std::make_shared<Watch>(request);
     {
       std::lock_guard lock(mutex_);
+      paths_.push_back(request.path);
+      if (!watch_lists_allowed_ && request.path.find("sendInitialEvents=true") != std::string::npos) {
+        ++watch_lists_refused_;
+        return Failure(422, "Invalid", "sendInitialEvents is forbidden");
+      }
       watches_.push_back(watch);
       changed_.notify_all();
     }
@@ -83,6 +91,17 @@ class FakeTransport : public Transport {
     }
   }
 
+  void AllowWatchLists() {
+    std::lock_guard lock(mutex_);
+    watch_lists_allowed_ = true;
+  }
+  size_t watch_lists_refused() {
+    std::lock_guard lock(mutex_);
+    return watch_lists_refused_;
+  }
+  // In what pieces streamed answers come.
+  void SetPieces(size_t bytes) { piece_bytes_ = bytes; }
+
   void SetAnswer(Answer answer) {
     std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
@@ -97,16 +116,34 @@ class FakeTransport : public Transport {
     std::lock_guard lock(mutex_);
     return watches_.size();
   }
+  // Of all requests, in order.
+  std::vector<std::string> paths() {
+    std::lock_guard lock(mutex_);
+    return paths_;
+  }
   std::vector<HttpRequest> sent() {
     std::lock_guard lock(mutex_);
     return sent_;
   }
 
  private:
+  Result<HttpResponse> StreamAnswer(Result<HttpResponse> answer, const std::function<bool(std::string_view)>& on_chunk) {
+    if (!answer.ok() || answer->status < 200 || answer->status > 299) return answer;
+    const std::string body = std::exchange(answer->body, "");
+    for (size_t at = 0; at < body.size(); at += piece_bytes_) {
+      if (!on_chunk(std::string_view(body).substr(at, piece_bytes_))) break;
+    }
+    return answer;
+  }
+
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Answer answer_;
+  bool watch_lists_allowed_ = false;
+  size_t watch_lists_refused_ = 0;
+  std::atomic<size_t> piece_bytes_{16 << 10};
   std::vector<HttpRequest> sent_;
+  std::vector<std::string> paths_;
   std::vector<std::shared_ptr<Watch>> watches_;
 };
 

@@ -12,7 +12,7 @@ using namespace reconcilers::testing;  // NOLINT(google-build-using-namespace)
 kube::Pod Successor() {
   kube::Pod pod = WebPod("web-b", "uid-b");
   pod.phase = "Pending";
-  pod.node_name.clear();
+  pod.node_name = "";
   pod.scheduling_gates = {api::kClaimGate};
   pod.meta.creation_timestamp = FormatTime(At(5));
   return pod;

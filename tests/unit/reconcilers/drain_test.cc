@@ -128,7 +128,7 @@ const Passing kPassing[] = {
        w->protection.policy = Share(policy);
      },
      ""},
-    {"plain runc", [](EvictionWorld*, kube::Pod* p) { p->runtime_class.clear(); }, "restart it to protect it"},
+    {"plain runc", [](EvictionWorld*, kube::Pod* p) { p->runtime_class = ""; }, "restart it to protect it"},
     {"node without agent", [](EvictionWorld* w, kube::Pod*) { w->node = nullptr; }, "node-a"},
     {"store down", [](EvictionWorld* w, kube::Pod*) { w->store_down = true; }, "store does not answer"},
     {"user namespace", [](EvictionWorld*, kube::Pod* p) { p->host_users = false; }, "hostUsers"},

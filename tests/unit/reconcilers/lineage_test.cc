@@ -123,7 +123,7 @@ TEST(PolicyStatus, CountsWhatIsProtectedAndSaysWhyTheRestIsNot) {
   view.policies = {Share(policy)};
   view.nodes = {Share(ReadyNode())};
   kube::Pod old = WebPod("web-old", "uid-old");
-  old.runtime_class.clear();
+  old.runtime_class = "";
   view.pods = {Share(WebPod()), Share(old)};
   view.checkpoints = {Share(InPhase(api::Phase::kReady))};
   const Json status = restorepolicy::StatusOf(view, policy);
