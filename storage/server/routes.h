@@ -3,9 +3,9 @@
 
 #include <semaphore>
 
+#include "kube/connection_queue.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
-#include "storage/server/connection_queue.h"
 #include "storage/server/metrics.h"
 
 namespace holdfast::storage {
