@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kube/utf8.h"
+
 namespace holdfast::api {
 namespace {
 

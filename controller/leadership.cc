@@ -20,12 +20,17 @@ struct Leadership::Work {
         drain(context),
         claim(context),
         policy(context),
-        checkpoints(Options("checkpoint", 4), [this](const auto& key, auto stop) { return checkpoint.Reconcile(key, stop); }, context.clock),
-        drains(Options("drain", 4), [this](const auto& key, auto stop) { return drain.Reconcile(key, stop); }, context.clock),
-        pods(Options("claim", 4), [this](const auto& key, auto stop) { return claim.ReconcilePod(key, stop); }, context.clock),
-        claims(Options("abandoned_claim", 1), [this](const auto& key, auto stop) { return claim.ReconcileCheckpoint(key, stop); },
-               context.clock),
-        policies(Options("restorepolicy", 1), [this](const auto& key, auto stop) { return policy.Reconcile(key, stop); }, context.clock) {}
+        checkpoints(
+            Options("checkpoint", 4), [this](const auto& key, auto stop) { return checkpoint.Reconcile(key, stop); }, context.clock),
+        drains(
+            Options("drain", 4), [this](const auto& key, auto stop) { return drain.Reconcile(key, stop); }, context.clock),
+        pods(
+            Options("claim", 4), [this](const auto& key, auto stop) { return claim.ReconcilePod(key, stop); }, context.clock),
+        claims(
+            Options("abandoned_claim", 1), [this](const auto& key, auto stop) { return claim.ReconcileCheckpoint(key, stop); },
+            context.clock),
+        policies(
+            Options("restorepolicy", 1), [this](const auto& key, auto stop) { return policy.Reconcile(key, stop); }, context.clock) {}
 
   kube::ControllerOptions Options(const char* name, int workers) const {
     kube::ControllerOptions options;

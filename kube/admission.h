@@ -35,7 +35,7 @@ class RuntimeMetrics;
 class AdmissionServer {
  public:
   using Handler = std::function<AdmissionResponse(const AdmissionRequest&)>;
-  using Page = std::function<std::pair<int, std::string>()>;  // status and text/plain body
+  using Page = std::function<std::pair<int, std::string>()>;    // status and text/plain body
   explicit AdmissionServer(RuntimeMetrics* metrics = nullptr);  // `metrics`, if any, outlives it: time and outcome of each review
   ~AdmissionServer();
   void Handle(const std::string& path, Handler handler);  // a handler that throws: allowed, with a logged error (fail open)

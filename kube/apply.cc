@@ -30,7 +30,11 @@ Result<Json> Applier::Apply(const Resource& resource, const std::string& ns, con
   for (const char* key : kServersOwn) body["metadata"].erase(key);
   options.field_manager = field_manager_;
   options.force = force;
-  return client_.Patch(resource, ns, name, PatchType::kApply, body, options);
+  Result<Json> applied = client_.Patch(resource, ns, name, PatchType::kApply, body, options);
+  // The API server calls another uid a conflict when it has no object of the name, but an invalid change when it has one.
+  if (applied.status().code() == Code::kInvalidArgument && applied.status().message().find("metadata.uid") != std::string::npos)
+    return Status(Code::kConflict, applied.status().message());
+  return applied;
 }
 
 Result<Json> Applier::ApplyStatus(const Resource& resource, const std::string& ns, const Json& intent, CallOptions options, bool force) {

@@ -22,7 +22,8 @@ class Applier {
   // metadata.uid in `intent` makes it kConflict when the object is another one of that name.
   Result<Json> Apply(const Resource& resource, const std::string& ns, const Json& intent, CallOptions options = {}, bool force = true);
   // The same for the status, which the API server keeps apart: `intent` has a status and no spec.
-  Result<Json> ApplyStatus(const Resource& resource, const std::string& ns, const Json& intent, CallOptions options = {}, bool force = true);
+  Result<Json> ApplyStatus(const Resource& resource, const std::string& ns, const Json& intent, CallOptions options = {},
+                           bool force = true);
 
  private:
   Client& client_;

@@ -38,13 +38,19 @@ Condition Fit(Condition c) {
   return c;
 }
 
-bool EqualWithoutCase(std::string_view a, std::string_view b) { return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0; }
+bool EqualWithoutCase(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
 
 }  // namespace
 
 Condition Condition::FromJson(const Json& json) {
-  return {GetString(json, {"type"}),    GetString(json, {"status"}),             GetString(json, {"reason"}),
-          GetString(json, {"message"}), GetString(json, {"lastTransitionTime"}), GetInt(json, {"observedGeneration"})};
+  return {GetString(json, {"type"}),
+          GetString(json, {"status"}),
+          GetString(json, {"reason"}),
+          GetString(json, {"message"}),
+          GetString(json, {"lastTransitionTime"}),
+          GetInt(json, {"observedGeneration"})};
 }
 
 Json ToJson(const Condition& condition) {

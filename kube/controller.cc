@@ -197,7 +197,8 @@ Status Controller::Start(std::stop_token stop) {
   if (c.started || c.stopped) return {Code::kFailedPrecondition, "controller " + c.options.name + " was started before"};
   if (c.options.metrics != nullptr && !c.claimed) {
     c.claimed = c.options.metrics->Claim(c.options.name);
-    if (!c.claimed) return {Code::kAlreadyExists, "there is a controller named " + c.options.name + " already: give each a name of its own"};
+    if (!c.claimed)
+      return {Code::kAlreadyExists, "there is a controller named " + c.options.name + " already: give each a name of its own"};
   }
   HF_RETURN_IF_ERROR(c.StartSources(stop));
   if (stop.stop_requested() || c.ending.stop_requested()) return Status::Ok();

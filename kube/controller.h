@@ -36,8 +36,8 @@ struct ControllerOptions {
 
 // Where keys come from. kube/source.h makes one of an Informer.
 struct Source {
-  std::string name{};                               // in errors
-  std::function<Status(std::stop_token)> start{};   // may be unset; returns soon, or when stopped
+  std::string name{};                              // in errors
+  std::function<Status(std::stop_token)> start{};  // may be unset; returns soon, or when stopped
   // Waits until all that was there at the start has been enqueued: false when it was not within the limit, or was stopped. May be unset.
   std::function<bool(Duration limit, std::stop_token)> wait_for_sync{};
 };

@@ -104,8 +104,8 @@ struct EventRecorder::Impl {
   std::mt19937 random{std::random_device()()};
   std::jthread thread{};
 
-  void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action,
-              const std::string& note, const std::optional<ObjectReference>& related);
+  void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
+              const std::optional<ObjectReference>& related);
   void Run();
   void Handle(const Occurrence& what);
   void Create(const Occurrence& what);
@@ -272,7 +272,8 @@ void EventRecorder::Impl::Sweep() {
       if (MayPass(status)) return;
       s.written = s.count;
       s.last_write = now;
-      if (!status.ok()) LogWarning("cannot update an event", {{"event", GetString(s.event, {"metadata", "name"})}, {"error", status.ToString()}});
+      if (!status.ok())
+        LogWarning("cannot update an event", {{"event", GetString(s.event, {"metadata", "name"})}, {"error", status.ToString()}});
     }
     at = over ? series.erase(at) : std::next(at);
   }

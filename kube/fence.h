@@ -21,8 +21,8 @@ class Fence {
     while (transition > seen && !highest_.compare_exchange_weak(seen, transition)) {
     }
     if (transition >= seen) return Status::Ok();
-    return Status(Code::kFailedPrecondition,
-                  "a leader of term " + std::to_string(transition) + " asks, but one of term " + std::to_string(seen) + " has asked already")
+    return Status(Code::kFailedPrecondition, "a leader of term " + std::to_string(transition) + " asks, but one of term " +
+                                                 std::to_string(seen) + " has asked already")
         .Terminal();
   }
 

@@ -30,7 +30,8 @@ constexpr double kRenewJitter = 1.2;  // client-go's: what renew_deadline must l
 Status Validate(const LeaseOptions& options) {
   const std::string lease = "lease " + options.ns + "/" + options.name + ": ";
   if (options.ns.empty() || options.name.empty()) return {Code::kInvalidArgument, "a lease needs a namespace and a name"};
-  if (options.identity.empty()) return {Code::kInvalidArgument, lease + "the identity is empty: give each replica its own, as its pod's name"};
+  if (options.identity.empty())
+    return {Code::kInvalidArgument, lease + "the identity is empty: give each replica its own, as its pod's name"};
   if (options.lease_duration < seconds(1) || options.lease_duration % seconds(1) != Duration(0))
     return {Code::kInvalidArgument, lease + "lease_duration must be whole seconds, at least one"};
   if (options.lease_duration <= options.renew_deadline)
@@ -56,7 +57,7 @@ struct LeaderElector::Impl {
   int64_t transitions = 0;
 
   std::atomic<bool> leading{false};
-  std::atomic<bool> guarded{false};        // from before on_start until on_stop has returned
+  std::atomic<bool> guarded{false};  // from before on_start until on_stop has returned
   std::atomic<int64_t> last_transitions{-1};
   std::atomic<int64_t> leads_until{0};  // MonoTime ticks
   std::jthread thread{};

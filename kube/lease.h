@@ -29,7 +29,8 @@ struct LeaseOptions {
   RuntimeMetrics* metrics = nullptr;  // outlives the elector
 };
 
-// kInvalidArgument unless lease_duration > renew_deadline > 1.2 × renew_every > 0, lease_duration is whole seconds, and the names are there.
+// kInvalidArgument unless lease_duration > renew_deadline > 1.2 × renew_every > 0, lease_duration is whole seconds, and the names are
+// there.
 Status Validate(const LeaseOptions& options);
 
 class LeaderElector {

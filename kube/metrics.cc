@@ -14,9 +14,9 @@ using prometheus::Registry;
 
 // client-go's, of the queue; controller-runtime's, of a reconcile; and finer ones below 5 ms, where a webhook should be.
 const Histogram::BucketBoundaries kQueueBuckets = {1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100, 1000};
-const Histogram::BucketBoundaries kReconcileBuckets = {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
-                                                       0.7,   0.8,  0.9,   1,    1.25, 1.5, 1.75, 2,   2.5, 3,    3.5, 4,    4.5, 5,
-                                                       6,     7,    8,     9,    10,  15,   20,  25,   30,  40,   50,  60};
+const Histogram::BucketBoundaries kReconcileBuckets = {0.005, 0.01, 0.025, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
+                                                       0.7,   0.8,  0.9,   1,    1.25, 1.5,  1.75, 2,    2.5, 3,    3.5, 4,    4.5, 5,
+                                                       6,     7,    8,     9,    10,   15,   20,   25,   30,  40,   50,  60};
 const Histogram::BucketBoundaries kWebhookBuckets = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10};
 
 // More than these share one series: priorities may come from outside.
@@ -146,10 +146,9 @@ ControllerMetrics& RuntimeMetrics::Controller(const std::string& name) {
   if (found) return *found;
   const Labels labels = {{"controller", name}};
   auto result = [&](const char* what) -> Counter& { return reconciles_.Add({{"controller", name}, {"result", what}}); };
-  found = std::make_unique<ControllerMetrics>(
-      ControllerMetrics{result("success"), result("requeue_after"), result("error"), errors_.Add(labels), terminal_errors_.Add(labels),
-                        panics_.Add(labels), timeouts_.Add(labels), reconcile_seconds_.Add(labels, kReconcileBuckets),
-                        active_workers_.Add(labels), max_concurrent_.Add(labels)});
+  found = std::make_unique<ControllerMetrics>(ControllerMetrics{
+      result("success"), result("requeue_after"), result("error"), errors_.Add(labels), terminal_errors_.Add(labels), panics_.Add(labels),
+      timeouts_.Add(labels), reconcile_seconds_.Add(labels, kReconcileBuckets), active_workers_.Add(labels), max_concurrent_.Add(labels)});
   return *found;
 }
 

@@ -22,9 +22,9 @@ struct Entry {
   bool processing = false;  // given out by Get
   int failures = 0;
   int priority = 0;
-  uint64_t order = 0;                        // of becoming delayed
-  MonoTime at{};                             // kDelayed: until then; kReady: since then
-  MonoTime started{};                        // processing: since then
+  uint64_t order = 0;                          // of becoming delayed
+  MonoTime at{};                               // kDelayed: until then; kReady: since then
+  MonoTime started{};                          // processing: since then
   Entry *previous = nullptr, *next = nullptr;  // in its class, while kReady
 };
 
@@ -75,8 +75,8 @@ struct WorkQueue::Impl {
   size_t available = 0;  // ready and not being worked on
   int waiting = 0;       // threads in Get
   bool shut_down = false;
-  int draining = 0;      // threads in ShutDownWithDrain
-  uint64_t forced = 0;   // calls of ShutDown
+  int draining = 0;     // threads in ShutDownWithDrain
+  uint64_t forced = 0;  // calls of ShutDown
 
   // All with `mutex` held.
 
@@ -228,9 +228,8 @@ std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
     // The next time due may change while we wait, so it is part of what ends the wait.
     const MonoTime next = q.delayed.empty() ? MonoTime::max() : (*q.delayed.begin())->at;
     ++q.waiting;
-    q.clock.WaitUntil(lock, q.changed, next, stop, [&] {
-      return q.available > 0 || q.shut_down || (!q.delayed.empty() && (*q.delayed.begin())->at < next);
-    });
+    q.clock.WaitUntil(lock, q.changed, next, stop,
+                      [&] { return q.available > 0 || q.shut_down || (!q.delayed.empty() && (*q.delayed.begin())->at < next); });
     --q.waiting;
   }
   Entry* e = q.Next();

@@ -14,8 +14,8 @@ namespace holdfast::kube {
 
 template <class T>
 struct WatchOptions {
-  Predicate<T> when{};                                         // unset: every change
-  std::function<std::vector<std::string>(const T&)> keys{};    // of the object before and after the change; unset: its own key
+  Predicate<T> when{};                                       // unset: every change
+  std::function<std::vector<std::string>(const T&)> keys{};  // of the object before and after the change; unset: its own key
 };
 
 // Registers a handler, so before the informer starts; the informer is not started or stopped by it, and may feed several controllers.

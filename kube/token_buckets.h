@@ -1,5 +1,5 @@
-// A token bucket for each of many names: `burst` at once, then one every `refill`. Names that have all their tokens back are forgotten; when
-// `max_names` are still short of some, the one that was asked for longest ago is. Thread-compatible.
+// A token bucket for each of many names: `burst` at once, then one every `refill`. Names that have all their tokens back are forgotten;
+// when `max_names` are still short of some, the one that was asked for longest ago is. Thread-compatible.
 #pragma once
 
 #include <algorithm>

@@ -151,14 +151,12 @@ Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c
   auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge, pin, Calls(stop));
   if (!pinned.ok()) return pinned.status();
   std::vector<api::Condition> conditions = c->status.conditions;
-  kube::SetCondition(conditions,
-                     {.type = "ColdStart",
-                      .status = "True",
-                      .reason = "WebhookMissed",
-                      .message = text,
-                      .observed_generation = c->meta.generation},
-                     context_.clock.Wall());
-  HF_RETURN_IF_ERROR(PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status());
+  kube::SetCondition(
+      conditions,
+      {.type = "ColdStart", .status = "True", .reason = "WebhookMissed", .message = text, .observed_generation = c->meta.generation},
+      context_.clock.Wall());
+  HF_RETURN_IF_ERROR(
+      PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status());
   Announce(context_, Notice{true, "ColdStart", text, true, true}, &pod, c.get());
   return Status::Ok();
 }

@@ -15,7 +15,8 @@ class ApplyTest : public ::testing::Test {
  protected:
   HttpRequest Last() { return transport_->sent().back(); }
   FakeClock clock_;
-  std::shared_ptr<FakeTransport> transport_ = std::make_shared<FakeTransport>([](const HttpRequest&) { return JsonAnswer(200, Json::object()); });
+  std::shared_ptr<FakeTransport> transport_ =
+      std::make_shared<FakeTransport>([](const HttpRequest&) { return JsonAnswer(200, Json::object()); });
   Client client_{transport_, clock_};
 };
 
@@ -27,7 +28,8 @@ TEST_F(ApplyTest, ForcesAsItsManagerAndSendsOnlyWhatIsOurs) {
   EXPECT_EQ(Last().headers.at("content-type"), "application/apply-patch+yaml");
   EXPECT_NE(Last().path.find("fieldManager=example.org%2Fpods"), std::string::npos) << Last().path;
   EXPECT_NE(Last().path.find("force=true"), std::string::npos);
-  EXPECT_EQ(*ParseJson(Last().body), Json({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "a"}, {"labels", {{"k", "v"}}}}}}));
+  EXPECT_EQ(*ParseJson(Last().body),
+            Json({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "a"}, {"labels", {{"k", "v"}}}}}}));
   ASSERT_TRUE(applier.Apply(Pod::kResource, "ns", intent, {}, /*force=*/false).ok());
   EXPECT_EQ(Last().path.find("force"), std::string::npos);
 }
@@ -105,7 +107,8 @@ TEST(Finalizers, AreAddedOnceAndNotOverAnother) {
   EXPECT_FALSE(Applies(add_f, &object)) << "it would be there twice";
   EXPECT_EQ(AddFinalizerPatch(WithFinalizers({"g", "f"}), "f"), std::nullopt);
   EXPECT_EQ(RemoveFinalizerPatch(WithFinalizers({"g"}), "f"), std::nullopt);
-  EXPECT_EQ((*AddFinalizerPatch(WithFinalizers({}), "f")).back(), Json({{"op", "add"}, {"path", "/metadata/finalizers"}, {"value", {"f"}}}));
+  EXPECT_EQ((*AddFinalizerPatch(WithFinalizers({}), "f")).back(),
+            Json({{"op", "add"}, {"path", "/metadata/finalizers"}, {"value", {"f"}}}));
 }
 
 TEST(Finalizers, DoNotTouchAnotherObjectOfTheName) {

@@ -58,7 +58,8 @@ TEST(Conditions, KeepTheirPlaceAndLeaveOthersAlone) {
 
 TEST(Conditions, AreMadeFitForTheApi) {
   std::vector<Condition> conditions;
-  Condition wild{.type = std::string(400, 't'), .status = "yes", .reason = "9 of 10: no space left!", .message = std::string(32767, 'x') + "äöü"};
+  Condition wild{
+      .type = std::string(400, 't'), .status = "yes", .reason = "9 of 10: no space left!", .message = std::string(32767, 'x') + "äöü"};
   SetCondition(conditions, wild, kThen);
   EXPECT_EQ(conditions[0].type.size(), 316u);
   EXPECT_EQ(conditions[0].status, "Unknown");

@@ -39,9 +39,7 @@ class DelayedQueue : public ::testing::Test {
     Idle();
   }
   // The worker has done what it can do now.
-  void Idle() {
-    ASSERT_TRUE(clock_.Settle(1));
-  }
+  void Idle() { ASSERT_TRUE(clock_.Settle(1)); }
   void Pass(Duration duration) {
     (void)Simulate(clock_, 1, duration, [] { return false; });
     Idle();
@@ -90,7 +88,8 @@ TEST_F(DelayedQueue, GivesTwoKeysEachAtItsTime) {
   queue_.AddAfter("first", milliseconds(50));
   queue_.AddAfter("second", milliseconds(100));
   Pass(seconds(3));
-  EXPECT_EQ(taken(), (std::vector<Taken>{{"first", 0, milliseconds(50)}, {"second", 0, milliseconds(100)}, {"third", 0, milliseconds(2000)}}));
+  EXPECT_EQ(taken(),
+            (std::vector<Taken>{{"first", 0, milliseconds(50)}, {"second", 0, milliseconds(100)}, {"third", 0, milliseconds(2000)}}));
 }
 
 TEST_F(DelayedQueue, GivesAllThatAreDueInTheOrderOfTheirTimes) {

@@ -376,7 +376,7 @@ TEST_F(Lease, IsNotTakenWithTimesOrNamesThatMakeNoSense) {
   refused([](LeaseOptions& o) { o.identity = ""; }, "identity is empty");
   refused([](LeaseOptions& o) { o.name = ""; }, "name");
   refused([](LeaseOptions& o) { o.renew_deadline = o.lease_duration; }, "longer than renew_deadline");
-  refused([](LeaseOptions& o) { o.renew_every = o.renew_deadline * 10 / 12; }, "1.2 × renew_every");
+  refused([](LeaseOptions& o) { o.renew_deadline = seconds(12), o.renew_every = seconds(10); }, "1.2 × renew_every");
   refused([](LeaseOptions& o) { o.renew_every = Duration(0); }, "positive");
   refused([](LeaseOptions& o) { o.lease_duration = milliseconds(1500); }, "whole seconds");
   Elector a(server_, clock_, "");

@@ -29,8 +29,8 @@ TEST(Metrics, HaveTheNamesAndLabelsThatDashboardsKnow) {
   }
   for (const char* name :
        {"controller_runtime_reconcile_errors_total", "controller_runtime_terminal_reconcile_errors_total",
-        "controller_runtime_reconcile_panics_total", "controller_runtime_reconcile_timeouts_total", "controller_runtime_reconcile_time_seconds",
-        "controller_runtime_active_workers", "controller_runtime_max_concurrent_reconciles"}) {
+        "controller_runtime_reconcile_panics_total", "controller_runtime_reconcile_timeouts_total",
+        "controller_runtime_reconcile_time_seconds", "controller_runtime_active_workers", "controller_runtime_max_concurrent_reconciles"}) {
     EXPECT_EQ(MetricValue(registry, name, controller), 0) << name;
   }
   EXPECT_EQ(MetricValue(registry, "controller_runtime_webhook_requests_total", {{"webhook", "/mutate"}, {"code", "200"}}), 0);

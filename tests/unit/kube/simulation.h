@@ -20,7 +20,8 @@ bool Simulate(FakeClock& clock, int threads, Duration limit, Ready ready) {
 }
 
 // The value of a counter or gauge, the count of a histogram (`sum`: its sum); -1 when there is none with these labels.
-inline double MetricValue(const prometheus::Registry& registry, const std::string& name, const prometheus::Labels& labels, bool sum = false) {
+inline double MetricValue(const prometheus::Registry& registry, const std::string& name, const prometheus::Labels& labels,
+                          bool sum = false) {
   for (const prometheus::MetricFamily& family : registry.Collect()) {
     if (family.name != name) continue;
     for (const prometheus::ClientMetric& metric : family.metric) {

@@ -23,7 +23,9 @@ class Sources : public ::testing::Test {
     };
   }
   // Waits for its token, as a list that never ends.
-  static bool WaitUntilStopped(std::stop_token stop) { return Eventually([&] { return stop.stop_requested(); }); }
+  static bool WaitUntilStopped(std::stop_token stop) {
+    return Eventually([&] { return stop.stop_requested(); });
+  }
 
   FakeClock clock_;
   std::atomic<int> calls_{0};
@@ -243,8 +245,7 @@ TEST_F(WatchTest, LeavesOutWhatThePredicateDoesNotWant) {
 }
 
 TEST_F(WatchTest, EnqueuesTheKeysThatAnObjectMeansBeforeAndAfterTheChange) {
-  controller_.AddSource(
-      Watch(pods_, controller_, {.keys = [](const Pod& pod) { return std::vector<std::string>{pod.node_name}; }}));
+  controller_.AddSource(Watch(pods_, controller_, {.keys = [](const Pod& pod) { return std::vector<std::string>{pod.node_name}; }}));
   pods_.is_synced = true;
   pods_.Tell(MakePod("a", 1, "node-a"), MakePod("a", 1, "node-b"));
   pods_.Tell(MakePod("b", 1, "node-c"), nullptr);
