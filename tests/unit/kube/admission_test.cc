@@ -227,11 +227,16 @@ class RawClient {
   bool Write(const std::string& text) {
     return SSL_write(ssl_, text.data(), static_cast<int>(text.size())) == static_cast<int>(text.size());
   }
-  // Some bytes, or "" when the server ended the connection.
+  // An answer with its body, or less when the server ended the connection.
   std::string Read() {
+    std::string text;
     char buffer[4096];
-    const int got = SSL_read(ssl_, buffer, sizeof buffer);
-    return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : "";
+    while (!text.ends_with("\r\n\r\nok")) {
+      const int got = SSL_read(ssl_, buffer, sizeof buffer);
+      if (got <= 0) break;
+      text.append(buffer, static_cast<size_t>(got));
+    }
+    return text;
   }
   int socket() const { return socket_; }
 
