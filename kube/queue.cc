@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 
+#include "kube/key_table.h"
 #include "kube/metrics.h"
 
 namespace holdfast::kube {
@@ -17,7 +17,7 @@ constexpr size_t kMaxEmptyClasses = 16;
 enum class Where { kNowhere, kReady, kDelayed };
 
 struct Entry {
-  const std::string* key = nullptr;  // the map's
+  std::string key{};
   Where where = Where::kNowhere;
   bool processing = false;  // given out by Get
   int failures = 0;
@@ -67,7 +67,7 @@ struct WorkQueue::Impl {
   mutable std::mutex mutex{};
   std::condition_variable_any changed{};
   std::condition_variable_any drained{};
-  std::unordered_map<std::string, Entry> entries{};
+  KeyTable<Entry> entries{};
   std::map<int, Class, std::greater<>> classes{};
   std::set<Entry*, SoonerDue> delayed{};
   uint64_t order = 0;
@@ -81,10 +81,7 @@ struct WorkQueue::Impl {
   // All with `mutex` held.
 
   void EraseIfIdle(Entry* e) {
-    if (e->where == Where::kNowhere && !e->processing && e->failures == 0) {
-      const std::string key = *e->key;  // erase compares with it to the end
-      entries.erase(key);
-    }
+    if (e->where == Where::kNowhere && !e->processing && e->failures == 0) entries.Erase(e);
   }
 
   void MakeReady(Entry* e, MonoTime now) {
@@ -157,9 +154,7 @@ void WorkQueue::Impl::Add(const std::string& key, const AddOptions& options) {
   const bool timed = options.after > Duration(0) || options.rate_limited || metrics != nullptr || !delayed.empty();
   const MonoTime now = timed ? clock.Mono() : MonoTime();
   TakeWhatIsDue(now);  // it became ready before this
-  auto [at, fresh] = entries.try_emplace(key);
-  Entry* e = &at->second;
-  if (fresh) e->key = &at->first;
+  Entry* e = entries.FindOrAdd(key);
 
   Duration after = std::max(options.after, Duration(0));
   if (options.rate_limited) {
@@ -205,16 +200,16 @@ void WorkQueue::Add(const std::string& key, const AddOptions& options) {
 
 void WorkQueue::Forget(const std::string& key) {
   std::lock_guard lock(impl_->mutex);
-  auto found = impl_->entries.find(key);
-  if (found == impl_->entries.end()) return;
-  found->second.failures = 0;
-  impl_->EraseIfIdle(&found->second);
+  Entry* e = impl_->entries.Find(key);
+  if (e == nullptr) return;
+  e->failures = 0;
+  impl_->EraseIfIdle(e);
 }
 
 int WorkQueue::failures(const std::string& key) const {
   std::lock_guard lock(impl_->mutex);
-  auto found = impl_->entries.find(key);
-  return found == impl_->entries.end() ? 0 : found->second.failures;
+  const Entry* e = impl_->entries.Find(key);
+  return e == nullptr ? 0 : e->failures;
 }
 
 std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
@@ -243,15 +238,14 @@ std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
     e->started = q.clock.Mono();
     q.metrics->Taken(e->started, e->started - e->at);
   }
-  return Item{*e->key, e->priority};
+  return Item{e->key, e->priority};
 }
 
 void WorkQueue::Done(const std::string& key) {
   Impl& q = *impl_;
   std::lock_guard lock(q.mutex);
-  auto found = q.entries.find(key);
-  if (found == q.entries.end() || !found->second.processing) return;
-  Entry* e = &found->second;
+  Entry* e = q.entries.Find(key);
+  if (e == nullptr || !e->processing) return;
   e->processing = false;
   --q.processing;
   if (q.metrics != nullptr) q.metrics->Done(e->started, q.clock.Mono());

@@ -22,6 +22,13 @@ constexpr int kRuns = 5;
 
 double SecondsSince(MonoTime start) { return std::chrono::duration<double>(Clock::Real().Mono() - start).count(); }
 
+// Of the whole process: what neighbours on the machine do does not show in it.
+double CpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
 std::vector<std::string> Keys(int count) {
   std::vector<std::string> keys;
   for (int i = 0; i < count; ++i) keys.push_back("default/pod-" + std::to_string(100000 + i));
@@ -42,24 +49,24 @@ void BenchQueue() {
     std::vector<double> ready, delayed;
     for (int run = 0; run < kRuns; ++run) {
       kube::WorkQueue queue;
-      MonoTime start = Clock::Real().Mono();
+      double start = CpuSeconds();
       for (const std::string& key : keys) queue.Add(key);
       for (int i = 0; i < count; ++i) queue.Done(queue.Get({})->key);
-      ready.push_back(SecondsSince(start) * 1e9 / count);
-      start = Clock::Real().Mono();
+      ready.push_back((CpuSeconds() - start) * 1e9 / count);
+      start = CpuSeconds();
       for (const std::string& key : keys) queue.AddAfter(key, std::chrono::nanoseconds(1));
       for (int i = 0; i < count; ++i) queue.Done(queue.Get({})->key);
-      delayed.push_back(SecondsSince(start) * 1e9 / count);
+      delayed.push_back((CpuSeconds() - start) * 1e9 / count);
     }
-    Print("queue: add, get, done", count, "ns an item", ready);
-    Print("queue: add with delay, get, done", count, "ns an item", delayed);
+    Print("queue: add, get, done", count, "ns of CPU an item", ready);
+    Print("queue: add with delay, get, done", count, "ns of CPU an item", delayed);
   }
 }
 
 void BenchController() {
   for (int count : {10000, 30000, 100000}) {
     const std::vector<std::string> keys = Keys(count);
-    std::vector<double> rates;
+    std::vector<double> rates, cpu;
     for (int run = 0; run < kRuns; ++run) {
       prometheus::Registry registry;
       kube::RuntimeMetrics metrics(registry);
@@ -71,12 +78,15 @@ void BenchController() {
                                   });
       for (const std::string& key : keys) controller.Enqueue(key, kube::kLowPriority);
       const MonoTime start = Clock::Real().Mono();
+      const double cpu_start = CpuSeconds();
       if (!controller.Start().ok()) return;
       for (int seen = done; seen < count; seen = done) done.wait(seen);
       rates.push_back(count / SecondsSince(start));
+      cpu.push_back(count / (CpuSeconds() - cpu_start));
       controller.Stop();
     }
     Print("controller: no-op reconciles, one worker, with metrics", count, "a second", rates);
+    Print("controller: no-op reconciles, one worker, with metrics", count, "a second of CPU", cpu);
   }
 }
 

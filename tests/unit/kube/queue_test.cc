@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
 #include <thread>
 
+#include "kube/key_table.h"
 #include "tests/unit/kube/fake_transport.h"
 
 namespace holdfast::kube {
@@ -252,6 +255,31 @@ TEST(WorkQueue, WaitersWakeOnShutDown) {
   queue.ShutDown();
   workers.clear();
   EXPECT_EQ(ended, 3);
+}
+
+TEST(KeyTable, AgreesWithAMapThroughGrowthAndShrinkage) {
+  struct Thing {
+    std::string key;
+    int value = 0;
+  };
+  KeyTable<Thing> table;
+  std::map<std::string, int> model;
+  std::mt19937 random(1);
+  for (int step = 0; step < 60000; ++step) {
+    const std::string key = "k" + std::to_string(random() % 3000);
+    // Grows in the first half, shrinks in the second.
+    if (random() % 10 < (step < 30000 ? 7u : 2u)) {
+      table.FindOrAdd(key)->value = model[key] = step;
+    } else if (Thing* found = table.Find(key)) {
+      ASSERT_EQ(model.erase(key), 1u);
+      table.Erase(found);
+    }
+    ASSERT_EQ(table.size(), model.size());
+    if (step % 5000 != 0) continue;
+    for (const auto& [known, value] : model) ASSERT_EQ(table.Find(known)->value, value) << known;
+  }
+  for (const auto& [key, value] : std::map<std::string, int>(model)) table.Erase(table.Find(key));
+  EXPECT_EQ(table.size(), 0u);
 }
 
 TEST(Backoff, DoublesUntilItsLimit) {
