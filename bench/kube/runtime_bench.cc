@@ -145,7 +145,7 @@ void BenchAdmission() {
         client.set_tcp_nodelay(true);
         std::vector<double> mine;
         (void)client.Post("/mutate", body, "application/json");
-        constexpr Duration kEvery = seconds(1) * kConnections / kPerSecond;
+        constexpr Duration kEvery = Duration(seconds(1)) * kConnections / kPerSecond;
         for (int i = 0; i < kSeconds * kPerSecond / kConnections; ++i) {
           const MonoTime due = start + kEvery * i + kEvery * c / kConnections;
           std::this_thread::sleep_until(due);
