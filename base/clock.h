@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -38,10 +38,10 @@ class FakeClock final : public Clock {
   bool WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable_any& cv, MonoTime deadline, std::stop_token stop,
                  const std::function<bool()>& ready) override;
   void Advance(Duration by);
-  int waiters() const;  // how many threads wait in WaitUntil now
+  int waiters() const;    // how many threads wait in WaitUntil now
   MonoTime next() const;  // the earliest deadline of those, max when there is none
-  // Waits for up to `limit` of real time until `threads` threads are in WaitUntil and each has looked and found that it has to wait on: then
-  // nothing happens any more before time or somebody else moves. False when it did not come to that.
+  // Waits for up to `limit` of real time until `threads` threads are in WaitUntil and each has looked and found that it has to wait on:
+  // then nothing happens any more before time or somebody else moves. False when it did not come to that.
   bool Settle(int threads, Duration limit = std::chrono::seconds(10));
 
  private:
