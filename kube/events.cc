@@ -42,7 +42,7 @@ struct Key {
   std::string type, action, reason;
   ObjectReference regarding;
   std::optional<ObjectReference> related;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 takes <=> for a pointer
 };
 
 struct Occurrence {

@@ -278,7 +278,7 @@ bool WorkQueue::ShutDownWithDrain(std::stop_token stop) {
   std::unique_lock lock(q.mutex);
   const uint64_t forced = q.forced;
   ++q.draining;
-  q.clock.WaitUntil(lock, q.drained, MonoTime::max(), stop, [&] { return q.Idle() || q.forced != forced; });
+  q.clock.WaitUntil(lock, q.drained, MonoTime::max(), std::move(stop), [&] { return q.Idle() || q.forced != forced; });
   --q.draining;
   return q.Idle();
 }

@@ -36,8 +36,10 @@ struct TlsServerState::Certificate {
 };
 
 struct TlsServerState::Connection {
-  TlsServerState* state;
-  int socket;
+  Connection(TlsServerState* owner, int fd) : state(owner), socket(fd), began(Now()) {}
+
+  TlsServerState* const state;
+  const int socket;
   // Ticks of the real clock: when the handshake or request that is being read or answered began, 0 between two; and when the last ended.
   std::atomic<int64_t> began;
   std::atomic<int64_t> ended{0};
@@ -106,7 +108,7 @@ void TlsServerState::OnInfo(const SSL* ssl, int where, int) {
   auto* connection = static_cast<Connection*>(SSL_get_ex_data(ssl, index));
   if ((where & SSL_CB_HANDSHAKE_START) != 0 && connection == nullptr && SSL_get_fd(ssl) >= 0) {
     auto* state = static_cast<TlsServerState*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), StateIndex()));
-    auto fresh = std::make_unique<Connection>(state, SSL_get_fd(ssl), Connection::Now());
+    auto fresh = std::make_unique<Connection>(state, SSL_get_fd(ssl));
     if (SSL_set_ex_data(const_cast<SSL*>(ssl), index, fresh.get()) != 1) return;
     connection = Connection::current = fresh.release();
     std::lock_guard lock(state->mutex_);
