@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "kube/admission.h"
 #include "kube/controller.h"
+#include "kube/metrics.h"
+#include "kube/request_metrics.h"
 #include "storage/remote.h"
 
 namespace holdfast::agent {
@@ -86,9 +88,9 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
     HF_ASSIGN_OR_RETURN(host_pid, FindNodeProcess());
   }
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
-  kube::Client client(kube::MakeCurlTransport(config));
-  KubeCluster cluster(client, options.node_name);
   Metrics metrics;
+  kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server));
+  KubeCluster cluster(client, options.node_name, &metrics.runtime());
   HostNode node(layout, host_pid, Or(options.runc_root, "/run/containerd/runc/k8s.io"));
   Journal journal(layout.JournalFolder());
   storage::RemoteStoreOptions store_options;
@@ -122,10 +124,12 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   Executor executor(executing, layout, journal, node, *kubelet, store, cluster, metrics, clock);
 
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
+  checkpointing.metrics = &metrics.runtime();
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) { return executor.Run(uid, s); }));
   std::unique_ptr<Restorer> restorer;
   kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};
+  restoring.metrics = &metrics.runtime();
   restoring.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::Controller restores(restoring, Reconciling([&](const std::string& key, std::stop_token s) { return restorer->Run(key, s); }));
   RestorerOptions restore_options;
@@ -139,17 +143,19 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   if (!unfinished.ok()) return unfinished.status().With("the journal");
   for (const std::string& uid : *unfinished) checkpoints.Enqueue(uid);
   for (const std::string& key : restorer->Recover()) restores.EnqueueAfter(key, std::chrono::seconds(1));
-  cluster.OnCheckpoint([&](const std::string& uid) { checkpoints.Enqueue(uid); });
+  // What the first list brings was there before: what a journal or a new Checkpoint asks for goes first.
+  auto priority = [&cluster] { return cluster.synced() ? 0 : kube::kLowPriority; };
+  cluster.OnCheckpoint([&](const std::string& uid) { checkpoints.Enqueue(uid, priority()); });
   cluster.OnPod([&](const kube::Pod& pod, bool) {
-    restores.Enqueue(pod.meta.Key());
+    restores.Enqueue(pod.meta.Key(), priority());
     if (std::optional<std::string> uid = executor.CheckpointOf(pod.meta.uid)) checkpoints.Enqueue(*uid);
   });
   SocketServer socket({.path = layout.Socket()},
                       [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
   HF_RETURN_IF_ERROR(socket.Start());
+  HF_RETURN_IF_ERROR(checkpoints.Start());
+  HF_RETURN_IF_ERROR(restores.Start());
   cluster.Start();
-  checkpoints.Start();
-  restores.Start();
   LogInfo("holdfast-agent runs", {{"node", options.node_name}, {"version", HOLDFAST_VERSION}, {"host_pid", host_pid}});
 
   RealHost host(node, options.install_from);

@@ -6,7 +6,6 @@ namespace {
 constexpr Duration kCall = std::chrono::seconds(5);
 constexpr int kTries = 5;            // of an optimistic lock
 constexpr size_t kMaxRestores = 20;  // as many as status.restores holds
-constexpr size_t kMaxNote = 1000;    // events.k8s.io refuses more than 1 kB
 
 kube::CallOptions Plain() {
   kube::CallOptions options;
@@ -22,11 +21,11 @@ kube::CallOptions OfStatus() {
 
 }  // namespace
 
-KubeCluster::KubeCluster(kube::Client& client, const std::string& node_name)
+KubeCluster::KubeCluster(kube::Client& client, const std::string& node_name, kube::RuntimeMetrics* metrics)
     : client_(client),
       checkpoints_(client, {.field_selector = "status.nodeName=" + node_name}),
       pods_(client, {.field_selector = "spec.nodeName=" + node_name}),
-      events_(client, "holdfast.dev/agent", node_name) {
+      events_(client, "holdfast.dev/agent", node_name, metrics) {
   checkpoints_.AddIndex("uid", [](const api::Checkpoint& cp) { return std::vector<std::string>{cp.meta.uid}; });
 }
 
@@ -123,11 +122,10 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
 
 void KubeCluster::Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action,
                         const std::string& note) {
-  const std::string cut = note.size() > kMaxNote ? note.substr(0, kMaxNote - 3) + "..." : note;
   if (warning)
-    events_.Warning(about, reason, action, cut);
+    events_.Warning(about, reason, action, note);
   else
-    events_.Normal(about, reason, action, cut);
+    events_.Normal(about, reason, action, note);
 }
 
 void KubeCluster::PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,

@@ -9,7 +9,7 @@ namespace holdfast::agent {
 
 class KubeCluster final : public Cluster {
  public:
-  KubeCluster(kube::Client& client, const std::string& node_name);
+  KubeCluster(kube::Client& client, const std::string& node_name, kube::RuntimeMetrics* metrics = nullptr);
 
   // Before Start. Called with what changed: the Checkpoint's uid, or the pod (last known state, when it is gone).
   void OnCheckpoint(std::function<void(const std::string& uid)> handler);

@@ -6,6 +6,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include "kube/metrics.h"
+
 namespace holdfast::agent {
 namespace {
 
@@ -23,6 +25,7 @@ prometheus::Counter& Count(prometheus::Registry& registry, const char* name, con
 
 struct Metrics::Impl {
   prometheus::Registry registry;
+  kube::RuntimeMetrics runtime{registry};
   prometheus::Family<prometheus::Counter>& checkpoints = prometheus::BuildCounter()
                                                              .Name("holdfast_checkpoints_total")
                                                              .Help("Checkpoints that ended on this node, by reason")
@@ -73,6 +76,11 @@ void Metrics::Fetched(double seconds, double bytes) {
 
 void Metrics::KeptFrozen(int pods) { impl_->kept_frozen.Set(pods); }
 
-std::string Metrics::Render() const { return prometheus::TextSerializer().Serialize(impl_->registry.Collect()); }
+kube::RuntimeMetrics& Metrics::runtime() { return impl_->runtime; }
+
+std::string Metrics::Render() const {
+  impl_->runtime.Refresh();
+  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
 
 }  // namespace holdfast::agent

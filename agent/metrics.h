@@ -1,8 +1,12 @@
-// What the agent counts. Thread-safe.
+// What the agent counts, and the runtime under it (kube/metrics.h). Thread-safe.
 #pragma once
 
 #include <memory>
 #include <string>
+
+namespace holdfast::kube {
+class RuntimeMetrics;
+}
 
 namespace holdfast::agent {
 
@@ -16,6 +20,7 @@ class Metrics {
   void Restored(const std::string& outcome, double seconds);  // Restored | ColdStart | Failed
   void Fetched(double seconds, double bytes);
   void KeptFrozen(int pods);
+  kube::RuntimeMetrics& runtime();
   std::string Render() const;  // Prometheus text format
 
  private:

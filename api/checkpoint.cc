@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kube/utf8.h"
+
 namespace holdfast::api {
 namespace {
 
@@ -76,15 +78,6 @@ const kube::Resource Checkpoint::kResource{kGroup, kVersion, "checkpoints", "Che
 std::string_view PhaseName(Phase phase) { return kPhases[static_cast<size_t>(phase)]; }
 std::string_view TriggerName(Trigger trigger) { return kTriggers[static_cast<size_t>(trigger)]; }
 
-Condition Condition::FromJson(const Json& json) {
-  return {GetString(json, {"type"}),
-          GetString(json, {"status"}),
-          GetString(json, {"reason"}),
-          GetString(json, {"message"}),
-          GetString(json, {"lastTransitionTime"}),
-          GetInt(json, {"observedGeneration"})};
-}
-
 Checkpoint Checkpoint::FromJson(const Json& object) {
   Checkpoint out;
   out.meta = kube::ObjectMeta::FromJson(object);
@@ -133,21 +126,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   return out;
 }
 
-const Condition* Checkpoint::Ready() const {
-  for (const Condition& condition : status.conditions) {
-    if (condition.type == "Ready") return &condition;
-  }
-  return nullptr;
-}
-
-Json ToJson(const Condition& condition) {
-  return {{"type", condition.type},
-          {"status", condition.status},
-          {"reason", condition.reason},
-          {"message", condition.message},
-          {"lastTransitionTime", condition.last_transition_time},
-          {"observedGeneration", condition.observed_generation}};
-}
+const Condition* Checkpoint::Ready() const { return kube::FindCondition(status.conditions, "Ready"); }
 
 Json ToJson(const Claim& claim) { return {{"podName", claim.pod_name}, {"podUID", claim.pod_uid}, {"at", claim.at}}; }
 
@@ -200,21 +179,17 @@ Json SummaryJson(int64_t size_bytes, int64_t stored_bytes) {
 }
 
 Json PhasePatch(const Checkpoint& previous, Phase phase, const std::string& reason, const std::string& message, WallTime now) {
-  // What others say may be long; the line is for people, and the CRD has a limit.
-  Condition ready{"Ready",         phase == Phase::kReady ? "True" : "False",
-                  reason,          message.substr(0, kMaxMessage),
-                  FormatTime(now), previous.meta.generation};
-  Json conditions = Json::array();
   // A merge patch replaces the whole list, so the others go with it.
-  for (const Condition& condition : previous.status.conditions) {
-    if (condition.type != "Ready") conditions.push_back(ToJson(condition));
-  }
-  const Condition* before = previous.Ready();
-  if (before != nullptr && before->status == ready.status && !before->last_transition_time.empty()) {
-    ready.last_transition_time = before->last_transition_time;
-  }
-  conditions.push_back(ToJson(ready));
-  return {{"status", {{"phase", PhaseName(phase)}, {"conditions", conditions}}}};
+  std::vector<Condition> conditions = previous.status.conditions;
+  // What others say may be long; the line is for people, and the CRD has a limit.
+  kube::SetCondition(conditions,
+                     {.type = "Ready",
+                      .status = phase == Phase::kReady ? "True" : "False",
+                      .reason = reason,
+                      .message = kube::Clip(message, kMaxMessage),
+                      .observed_generation = previous.meta.generation},
+                     now);
+  return {{"status", {{"phase", PhaseName(phase)}, {"conditions", ToJson(conditions)}}}};
 }
 
 std::string CheckpointName(Trigger trigger, const std::string& pod_name, const std::string& pod_uid, int ordinal) {

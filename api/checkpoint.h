@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/time_format.h"
+#include "kube/conditions.h"
 #include "kube/resource.h"
 
 namespace holdfast::api {
@@ -34,11 +35,7 @@ inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCom
                       kStoreFull[] = "StoreFull", kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable";
 }
 
-struct Condition {
-  std::string type, status, reason, message, last_transition_time;
-  int64_t observed_generation = 0;
-  static Condition FromJson(const Json& json);
-};
+using kube::Condition;
 
 struct CheckpointContainer {
   std::string name, image, image_digest;
@@ -95,7 +92,7 @@ struct Checkpoint {
 };
 
 // Fragments of `status`, for merge patches.
-Json ToJson(const Condition& condition);
+using kube::ToJson;
 Json ToJson(const Claim& claim);
 Json ToJson(const Restore& restore);
 Json ToJson(const Owner& owner);

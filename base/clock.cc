@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <algorithm>
+
 namespace holdfast {
 namespace {
 
@@ -43,24 +45,64 @@ WallTime FakeClock::Wall() const {
 
 bool FakeClock::WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable_any& cv, MonoTime deadline, std::stop_token stop,
                           const std::function<bool()>& ready) {
-  decltype(waiting_)::iterator self;
+  Waiter self{deadline, &cv};
   {
     std::lock_guard guard(mutex_);
-    self = waiting_.insert(&cv);
+    waiting_.insert(&self);
+    ++changes_;
   }
-  // A short real wait closes the race between a test's Advance and a waiter that has just looked at the time.
-  while (!ready() && Mono() < deadline && !stop.stop_requested()) {
-    cv.wait_for(lock, stop, std::chrono::milliseconds(2), [&] { return ready() || Mono() >= deadline; });
+  for (;;) {
+    const uint64_t epoch = epoch_;
+    if (ready() || Mono() >= deadline || stop.stop_requested()) break;
+    {
+      std::lock_guard guard(mutex_);
+      self.looked = epoch;
+    }
+    // A short real wait closes the race between a test's Advance and a waiter that has just looked at the time.
+    cv.wait_for(lock, stop, std::chrono::milliseconds(2), [&] { return ready() || Mono() >= deadline || epoch_ != epoch; });
   }
   std::lock_guard guard(mutex_);
-  waiting_.erase(self);
+  waiting_.erase(&self);
+  ++changes_;
   return ready();
 }
 
 void FakeClock::Advance(Duration by) {
   std::lock_guard lock(mutex_);
   passed_ += by;
-  for (auto* cv : waiting_) cv->notify_all();
+  for (Waiter* waiter : waiting_) waiter->cv->notify_all();
+}
+
+MonoTime FakeClock::next() const {
+  std::lock_guard lock(mutex_);
+  MonoTime next = MonoTime::max();
+  for (const Waiter* waiter : waiting_) next = std::min(next, waiter->deadline);
+  return next;
+}
+
+bool FakeClock::AllLooked(uint64_t since) const {
+  return std::all_of(waiting_.begin(), waiting_.end(), [&](const Waiter* w) { return w->looked >= since; });
+}
+
+bool FakeClock::Settle(int threads, Duration limit) {
+  constexpr Duration kPause = std::chrono::microseconds(200);
+  const MonoTime end = Real().Mono() + limit;
+  uint64_t round = 0, changes = 0;  // round 0: none under way
+  while (Real().Mono() < end) {
+    {
+      std::lock_guard lock(mutex_);
+      if (round != 0 && changes == changes_ && AllLooked(round)) return true;
+      if (static_cast<int>(waiting_.size()) != threads) {
+        round = 0;
+      } else if (round == 0 || changes != changes_) {
+        round = ++epoch_;
+        changes = changes_;
+        for (Waiter* waiter : waiting_) waiter->cv->notify_all();
+      }
+    }
+    Real().Sleep(kPause, {});
+  }
+  return false;
 }
 
 int FakeClock::waiters() const {

@@ -1,8 +1,10 @@
 // The seam to time. Components take a Clock and never read the real one, so unit tests run in virtual time.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -36,13 +38,26 @@ class FakeClock final : public Clock {
   bool WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable_any& cv, MonoTime deadline, std::stop_token stop,
                  const std::function<bool()>& ready) override;
   void Advance(Duration by);
-  int waiters() const;  // how many threads wait in WaitUntil now
+  int waiters() const;    // how many threads wait in WaitUntil now
+  MonoTime next() const;  // the earliest deadline of those, max when there is none
+  // Waits for up to `limit` of real time until `threads` threads are in WaitUntil and each has looked and found that it has to wait on:
+  // then nothing happens any more before time or somebody else moves. False when it did not come to that.
+  bool Settle(int threads, Duration limit = std::chrono::seconds(10));
 
  private:
+  struct Waiter {
+    MonoTime deadline;
+    std::condition_variable_any* cv;
+    uint64_t looked = 0;  // epoch_ when it began to look last and found nothing
+  };
+  bool AllLooked(uint64_t since) const;
+
   mutable std::mutex mutex_;
   Duration passed_{0};
   const WallTime start_;
-  std::multiset<std::condition_variable_any*> waiting_;
+  std::set<Waiter*> waiting_;
+  uint64_t changes_ = 0;  // of waiting_
+  std::atomic<uint64_t> epoch_{0};
 };
 
 }  // namespace holdfast

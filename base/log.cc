@@ -12,6 +12,8 @@ namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};  // set once by main
 
+thread_local const LogContext* t_context = nullptr;
+
 constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
 
 }  // namespace
@@ -28,6 +30,10 @@ bool ParseLogLevel(std::string_view text, LogLevel* level) {
   return false;
 }
 
+LogContext::LogContext(std::function<void(nlohmann::json&)> add) : add_(std::move(add)), outer_(t_context) { t_context = this; }
+
+LogContext::~LogContext() { t_context = outer_; }
+
 void Log(LogLevel level, std::string_view message, const nlohmann::json& fields) {
   if (level < g_level.load()) return;
   nlohmann::ordered_json line;
@@ -35,6 +41,11 @@ void Log(LogLevel level, std::string_view message, const nlohmann::json& fields)
   line["level"] = kNames[static_cast<int>(level)];
   line["msg"] = message;
   for (const auto& [key, value] : fields.items()) line[key] = value;
+  nlohmann::json around = nlohmann::json::object();
+  for (const LogContext* context = t_context; context != nullptr; context = context->outer_) context->add_(around);
+  for (const auto& [key, value] : around.items()) {
+    if (!line.contains(key)) line[key] = value;
+  }
   std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

@@ -47,7 +47,15 @@ std::string Status::ToString() const {
 
 Status Status::With(std::string_view context) const {
   if (ok()) return *this;
-  return Status(code_, std::string(context) + ": " + message_);
+  Status with(code_, std::string(context) + ": " + message_);
+  with.terminal_ = terminal_;
+  return with;
+}
+
+Status Status::Terminal() const {
+  Status marked = *this;
+  marked.terminal_ = !ok();
+  return marked;
 }
 
 }  // namespace holdfast

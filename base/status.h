@@ -42,9 +42,13 @@ class [[nodiscard]] Status {
   std::string ToString() const;  // "NotFound: pod default/web-0 does not exist"
   // The same code with `context` and ": " before the message.
   Status With(std::string_view context) const;
+  // The same, marked: trying again cannot help, so whoever retries errors gives this one up. With keeps the mark.
+  Status Terminal() const;
+  bool terminal() const { return terminal_; }
 
  private:
   Code code_ = Code::kOk;
+  bool terminal_ = false;
   std::string message_;
 };
 

@@ -10,11 +10,15 @@
 #include "controller/pod_webhook.h"
 #include "controller/store_client.h"
 #include "kube/lease.h"
+#include "kube/request_metrics.h"
 
 namespace holdfast::controller {
 namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(50), kRetry = std::chrono::seconds(2);
+constexpr char kLeaseName[] = "holdfast-controller";
+// Between the loss of a lease, when work is told to stop, and its end; liveness probes come every few seconds.
+constexpr Duration kLeaseTolerance = std::chrono::seconds(20);
 const kube::Resource kSelfSubjectReviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
 
 std::unique_ptr<kube::Transport> StoreTransport(const AppOptions& options) {
@@ -42,13 +46,14 @@ CertificateOptions Certificates(const AppOptions& options) {
 struct App::Impl {
   Impl(std::shared_ptr<kube::Transport> api_server, AppOptions given)
       : options(std::move(given)),
-        client(std::move(api_server)),
-        events(client, "holdfast-controller", options.identity),
+        client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server)),
+        events(client, "holdfast-controller", options.identity, &metrics.runtime()),
         store(StoreTransport(options)),
         caches(client),
         context{caches, client, events, client.clock(), [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
         leadership(caches, context, metrics, store, options.max_drains_per_node),
         creator(client),
+        webhooks(&metrics.runtime()),
         keeper(client, Certificates(options), [this](const KeyPair& pair) {
           const Status status = webhooks.SetCertificate(pair.cert_pem, pair.key_pem);
           if (!status.ok()) LogError("the webhooks' certificate cannot be used", {{"error", status.ToString()}});
@@ -74,7 +79,11 @@ struct App::Impl {
 
   Status StartPages() {
     pages.Serve("/metrics", [this] { return std::pair(200, metrics.Text(caches.checkpoints.List())); });
-    pages.Serve("/healthz", [] { return std::pair(200, std::string("ok\n")); });
+    pages.Serve("/healthz", [this] {
+      // The lease ran out and what it guards does not stop: only an end of the process helps.
+      const Status lease = elector ? elector->Check(kLeaseTolerance) : Status::Ok();
+      return lease.ok() ? std::pair(200, std::string("ok\n")) : std::pair(503, lease.message() + "\n");
+    });
     pages.Serve("/readyz", [this] {
       if (ready) return std::pair(200, std::string("ok\n"));
       const std::string unsynced = caches.Unsynced();
@@ -88,23 +97,18 @@ struct App::Impl {
         std::make_unique<PodWebhook>(caches, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
     eviction_webhook = std::make_unique<EvictionWebhook>(
         context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return store.down(); }});
-    webhooks.Handle("/mutate-pods", metrics.Measured("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); }));
-    webhooks.Handle("/evictions",
-                    metrics.Measured("/evictions", [this](const auto& request) { return eviction_webhook->Handle(request); }));
+    webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
+    webhooks.Handle("/evictions", [this](const auto& request) { return eviction_webhook->Handle(request); });
     return webhooks.Start(options.listen, options.webhook_port);
   }
 
-  void StartLeading() {
-    if (!options.leader_elect) {
-      leadership.Start(0);
-      leading = true;
-      return;
-    }
-    kube::LeaseOptions lease{options.ns, "holdfast-controller", options.identity};
+  std::unique_ptr<kube::LeaderElector> MakeElector() {
+    kube::LeaseOptions lease{options.ns, kLeaseName, options.identity};
     lease.lease_duration = options.lease_duration;
     lease.renew_deadline = options.renew_deadline;
     lease.renew_every = options.renew_every;
-    elector = std::make_unique<kube::LeaderElector>(
+    lease.metrics = &metrics.runtime();
+    return std::make_unique<kube::LeaderElector>(
         client, lease,
         [this](int64_t term) {
           leadership.Start(term);
@@ -115,10 +119,18 @@ struct App::Impl {
           leadership.Stop();
           lost.request_stop();
         });
-    elector->Start();
+  }
+
+  Status StartLeading() {
+    if (elector) return elector->Start();
+    metrics.runtime().Leading(kLeaseName, true);
+    leadership.Start(0);
+    leading = true;
+    return Status::Ok();
   }
 
   Status Run(std::stop_token stop) {
+    if (options.leader_elect) elector = MakeElector();  // before the pages, which ask it
     HF_RETURN_IF_ERROR(StartPages());
     keeper.Start();
     store.Start();
@@ -132,7 +144,7 @@ struct App::Impl {
     ready = true;
     LogInfo("ready", {{"webhooks", webhooks.port()}, {"pages", pages.port()}});
 
-    StartLeading();
+    HF_RETURN_IF_ERROR(StartLeading());
     std::mutex mutex;
     std::condition_variable_any wake;
     std::stop_callback on_stop(stop, [&] {
@@ -164,9 +176,9 @@ struct App::Impl {
   }
 
   const AppOptions options;
+  Metrics metrics;  // first: what it counts holds on to it
   kube::Client client;
   kube::EventRecorder events;
-  Metrics metrics;
   StoreClient store;
   Caches caches;
   reconcilers::Context context;

@@ -14,6 +14,7 @@ namespace holdfast::controller {
 
 struct AppOptions {
   std::string ns = "holdfast-system";
+  std::string api_server;    // its URL, for metrics
   std::string identity;      // of the lease: the pod's name
   std::string own_username;  // empty: asked of the API server
   std::string store_url, store_ca_file, store_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";

@@ -1,5 +1,7 @@
 #include "controller/leadership.h"
 
+#include "base/log.h"
+#include "kube/controller.h"
 #include "reconcilers/claim/step.h"
 
 namespace holdfast::controller {
@@ -8,41 +10,42 @@ namespace {
 // Pods come in bursts; a policy's status may be this much behind.
 constexpr Duration kPolicyLag = std::chrono::seconds(2);
 
-kube::ControllerOptions Options(const char* name, int workers) {
-  kube::ControllerOptions options;
-  options.name = name;
-  options.workers = workers;
-  return options;
-}
-
 }  // namespace
 
 struct Leadership::Work {
   Work(const reconcilers::Context& context, Metrics& metrics, reconcilers::checkpoint::StoreDeleter& store, int max_drains_per_node)
-      : gate(context, max_drains_per_node),
+      : metrics(metrics),
+        gate(context, max_drains_per_node),
         checkpoint(context, gate, store),
         drain(context),
         claim(context),
         policy(context),
-        checkpoints(Options("checkpoint", 4),
-                    metrics.Measured("checkpoint", [this](const auto& key, auto stop) { return checkpoint.Reconcile(key, stop); }),
-                    context.clock),
-        drains(Options("drain", 4), metrics.Measured("drain", [this](const auto& key, auto stop) { return drain.Reconcile(key, stop); }),
-               context.clock),
-        pods(Options("claim", 4), metrics.Measured("claim", [this](const auto& key, auto stop) { return claim.ReconcilePod(key, stop); }),
-             context.clock),
-        claims(Options("abandoned_claim", 1),
-               metrics.Measured("abandoned_claim", [this](const auto& key, auto stop) { return claim.ReconcileCheckpoint(key, stop); }),
-               context.clock),
-        policies(Options("restorepolicy", 1),
-                 metrics.Measured("restorepolicy", [this](const auto& key, auto stop) { return policy.Reconcile(key, stop); }),
-                 context.clock) {}
+        checkpoints(
+            Options("checkpoint", 4), [this](const auto& key, auto stop) { return checkpoint.Reconcile(key, stop); }, context.clock),
+        drains(
+            Options("drain", 4), [this](const auto& key, auto stop) { return drain.Reconcile(key, stop); }, context.clock),
+        pods(
+            Options("claim", 4), [this](const auto& key, auto stop) { return claim.ReconcilePod(key, stop); }, context.clock),
+        claims(
+            Options("abandoned_claim", 1), [this](const auto& key, auto stop) { return claim.ReconcileCheckpoint(key, stop); },
+            context.clock),
+        policies(
+            Options("restorepolicy", 1), [this](const auto& key, auto stop) { return policy.Reconcile(key, stop); }, context.clock) {}
+
+  kube::ControllerOptions Options(const char* name, int workers) const {
+    kube::ControllerOptions options;
+    options.name = name;
+    options.workers = workers;
+    options.metrics = &metrics.runtime();
+    return options;
+  }
 
   template <class Fn>
   void ForEach(Fn fn) {
     for (kube::Controller* controller : {&checkpoints, &drains, &pods, &claims, &policies}) fn(*controller);
   }
 
+  Metrics& metrics;
   reconcilers::drain::Gate gate;
   reconcilers::checkpoint::Reconciler checkpoint;
   reconcilers::drain::Reconciler drain;
@@ -108,16 +111,17 @@ void Leadership::Start(int64_t term) {
   if (work_) return;
   context_.term = term;
   work_ = std::make_unique<Work>(context_, metrics_, store_, max_drains_per_node_);
-  // What happened before we led.
+  // What happened before we led is looked at after what happens now.
   for (const auto& c : caches_.checkpoints.List()) {
-    work_->checkpoints.Enqueue(c->meta.Key());
-    work_->drains.Enqueue(c->meta.Key());
-    work_->claims.Enqueue(c->meta.Key());
+    work_->checkpoints.Enqueue(c->meta.Key(), kube::kLowPriority);
+    work_->drains.Enqueue(c->meta.Key(), kube::kLowPriority);
+    work_->claims.Enqueue(c->meta.Key(), kube::kLowPriority);
   }
-  for (const auto& pod : caches_.pods.List()) work_->pods.Enqueue(pod->meta.Key());
-  for (const auto& policy : caches_.policies.List()) work_->policies.Enqueue(policy->meta.Key());
-  work_->ForEach([](kube::Controller& controller) { controller.Start(); });
-  metrics_.SetLeading(true);
+  for (const auto& pod : caches_.pods.List()) work_->pods.Enqueue(pod->meta.Key(), kube::kLowPriority);
+  for (const auto& policy : caches_.policies.List()) work_->policies.Enqueue(policy->meta.Key(), kube::kLowPriority);
+  work_->ForEach([](kube::Controller& controller) {
+    if (Status started = controller.Start(); !started.ok()) LogError("a controller does not run", {{"error", started.ToString()}});
+  });
 }
 
 void Leadership::Stop() {
@@ -125,7 +129,6 @@ void Leadership::Stop() {
   if (!work_) return;
   work_->ForEach([](kube::Controller& controller) { controller.Stop(); });
   work_.reset();
-  metrics_.SetLeading(false);
 }
 
 }  // namespace holdfast::controller

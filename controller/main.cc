@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
   });
   Status status;
   {
+    options.api_server = config->server;
     controller::App controller(kube::MakeCurlTransport(std::move(*config)), options);
     status = controller.Run(stop.get_token());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kube/json_patch.h"
 #include "reconcilers/claims.h"
 #include "reconcilers/lineage.h"
 #include "reconcilers/support.h"
@@ -13,29 +14,10 @@ using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions
 
 constexpr char kWaitContainer[] = "holdfast-wait";  // runtime/protocol.h knows it by this name
 
-// RFC 6901.
-std::string EscapePointer(const std::string& key) {
-  std::string out;
-  for (char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-void Add(Json* patch, const std::string& path, Json value) {
-  patch->push_back({{"op", "add"}, {"path", path}, {"value", std::move(value)}});
-}
-
 // The controller alone writes these, with a claim; a pod that comes with one is a copy of another pod, or somebody's try.
-void DropRestoreAnnotations(const Json& pod, Json* patch) {
+void DropRestoreAnnotations(const Json& pod, kube::JsonPatch* patch) {
   for (const auto& [key, value] : GetObject(pod, {"metadata", "annotations"}).items()) {
-    if (key.starts_with(api::kRestore)) patch->push_back({{"op", "remove"}, {"path", "/metadata/annotations/" + EscapePointer(key)}});
+    if (key.starts_with(api::kRestore)) patch->Remove("/metadata/annotations/" + kube::EscapePointer(key));
   }
 }
 
@@ -98,18 +80,18 @@ bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage, Wa
   return false;
 }
 
-void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& options, Json* patch) {
+void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& options, kube::JsonPatch* patch) {
   const Json gate = {{"name", api::kClaimGate}};
   const auto& gates = pod.scheduling_gates;
   if (std::find(gates.begin(), gates.end(), api::kClaimGate) == gates.end()) {
     const bool has_list = Find(object, {"spec", "schedulingGates"}) != nullptr;
-    Add(patch, has_list ? "/spec/schedulingGates/-" : "/spec/schedulingGates", has_list ? gate : Json::array({gate}));
+    patch->Add(has_list ? "/spec/schedulingGates/-" : "/spec/schedulingGates", has_list ? gate : Json::array({gate}));
   }
   const auto& inits = pod.init_containers;
   if (std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == kWaitContainer; })) return;
   const Json container = WaitContainer(options, pod);
   const bool has_list = Find(object, {"spec", "initContainers"}) != nullptr;
-  Add(patch, has_list ? "/spec/initContainers/0" : "/spec/initContainers", has_list ? container : Json::array({container}));
+  patch->Add(has_list ? "/spec/initContainers/0" : "/spec/initContainers", has_list ? container : Json::array({container}));
 }
 
 }  // namespace
@@ -118,10 +100,10 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   kube::AdmissionResponse response;
   if (request.operation != "CREATE" || request.resource.plural != "pods" || !request.subresource.empty()) return response;
   const Json& object = request.object;
-  Json patch = Json::array();
+  kube::JsonPatch patch;
   DropRestoreAnnotations(object, &patch);
   auto done = [&] {
-    if (!patch.empty()) response.patch = std::move(patch);
+    if (!patch.empty()) response.patch = patch.json();
     return response;
   };
 
@@ -136,7 +118,7 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   const bool asked = !pod.meta.Annotation(api::kFromCheckpoint).empty();
   if (!protection.on && !asked) return done();
 
-  if (pod.runtime_class.empty()) Add(&patch, "/spec/runtimeClassName", api::kRuntimeClass);
+  if (pod.runtime_class.empty()) patch.Add("/spec/runtimeClassName", api::kRuntimeClass);
   if (Succeeds(view_, pod, lineage, clock_.Wall())) AddGate(object, pod, options_, &patch);
   return done();
 }

@@ -1,14 +1,11 @@
 #include "kube/admission.h"
 
-#define CPPHTTPLIB_OPENSSL_SUPPORT  // as the library was built
-#include <httplib.h>
-
-#include <deque>
-#include <regex>
 #include <thread>
 
 #include "base/log.h"
 #include "kube/admission_review.h"
+#include "kube/connection_queue.h"
+#include "kube/metrics.h"
 #include "kube/tls_certificate.h"
 
 namespace holdfast::kube {
@@ -16,53 +13,12 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = 7 << 20;  // an object may be 3 MiB, and an update carries two
 constexpr time_t kPeerTimeoutSeconds = 5;
+constexpr Duration kRequestLimit = std::chrono::seconds(15);  // an API server has given up by then
+constexpr Duration kLookEvery = std::chrono::milliseconds(250);
 // Longer than the 90 s after which the API server drops an idle connection: closing first would race with its next request.
 constexpr time_t kKeepAliveSeconds = 100;
 constexpr size_t kThreads = 64;      // one a connection; an API server keeps at most 25 idle ones
 constexpr size_t kMaxWaiting = 256;  // more connections wait in the kernel's backlog
-
-// httplib's own pool has no bound.
-class ConnectionQueue final : public httplib::TaskQueue {
- public:
-  explicit ConnectionQueue(size_t threads) {
-    for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
-  }
-  void enqueue(std::function<void()> serve) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_.size() < kMaxWaiting; });
-    waiting_.push_back(std::move(serve));
-    changed_.notify_all();
-  }
-  void shutdown() override {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return !waiting_.empty() || closing_; });
-      if (waiting_.empty()) return;
-      std::function<void()> serve = std::move(waiting_.front());
-      waiting_.pop_front();
-      changed_.notify_all();
-      lock.unlock();
-      serve();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  std::vector<std::thread> threads_;
-  bool closing_ = false;
-};
 
 // httplib's routes are regular expressions.
 std::string Literal(const std::string& path) {
@@ -74,40 +30,58 @@ std::string Literal(const std::string& path) {
   return out;
 }
 
-void Answer(const std::string& path, const AdmissionServer::Handler& handler, const httplib::Request& request,
+AdmissionResponse Decide(const std::string& path, const AdmissionServer::Handler& handler, const AdmissionRequest& review, bool* threw) {
+  std::string what = "no std::exception";
+  try {
+    return handler(review);
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+  }
+  *threw = true;
+  LogError("an admission handler threw, allowing the request",
+           {{"path", path}, {"object", review.ns + "/" + review.name}, {"error", what}});
+  return {};
+}
+
+void Answer(const std::string& path, const AdmissionServer::Handler& handler, RuntimeMetrics* metrics, const httplib::Request& request,
             httplib::Response& response) {
+  const MonoTime start = Clock::Real().Mono();
+  WebhookMetrics* of_path = metrics != nullptr ? &metrics->Webhook(path) : nullptr;
+  if (of_path != nullptr) of_path->in_flight.Increment();
+  int code = 400;
   Result<AdmissionRequest> review = ReadAdmissionReview(request.body);
-  if (!review.ok()) {
+  if (review.ok()) {
+    bool threw = false;
+    const AdmissionResponse verdict = Decide(path, handler, *review, &threw);
+    code = threw ? 500 : verdict.allowed ? 200 : verdict.code != 0 ? verdict.code : 403;
+    response.set_content(WriteAdmissionReview(review->uid, verdict), "application/json");
+  } else {
     response.status = 400;
     response.set_content(review.status().message() + "\n", "text/plain");
-    return;
   }
-  AdmissionResponse verdict;
-  try {
-    verdict = handler(*review);
-  } catch (const std::exception& e) {
-    LogError("an admission handler threw, allowing the request",
-             {{"path", path}, {"object", review->ns + "/" + review->name}, {"error", e.what()}});
-    verdict = {};
-  } catch (...) {
-    LogError("an admission handler threw, allowing the request", {{"path", path}, {"object", review->ns + "/" + review->name}});
-    verdict = {};
-  }
-  response.set_content(WriteAdmissionReview(review->uid, verdict), "application/json");
+  if (of_path == nullptr) return;
+  of_path->in_flight.Decrement();
+  of_path->seconds.Observe(std::chrono::duration<double>(Clock::Real().Mono() - start).count());
+  metrics->WebhookRequest(path, code);
 }
 
 }  // namespace
 
 struct AdmissionServer::Impl {
-  TlsServerState tls;  // first: connections use it until they are gone
-  std::map<std::string, Handler> handlers;
-  std::map<std::string, Page> pages;
-  std::unique_ptr<httplib::Server> server;
-  std::thread listener;
+  RuntimeMetrics* const metrics;
+  TlsServerState tls{};  // before the server: connections use it until they are gone
+  std::map<std::string, Handler> handlers{};
+  std::map<std::string, Page> pages{};
+  std::unique_ptr<httplib::Server> server{};
+  std::atomic<ConnectionQueue*> queue{nullptr};  // the listener's
+  std::thread listener{};
+  std::jthread keeper{};
   int port = 0;
 
   Status Start(std::unique_ptr<httplib::Server> fresh, const std::string& address, int wanted, bool with_tls);
   void AddRoutes(bool with_tls);
+  void Keep(const std::stop_token& stop);
 };
 
 void AdmissionServer::Impl::AddRoutes(bool with_tls) {
@@ -120,10 +94,11 @@ void AdmissionServer::Impl::AddRoutes(bool with_tls) {
   }
   if (!with_tls) return;
   for (const auto& [path, handler] : handlers) {
-    server->Post(Literal(path), [&path = path, &handler = handler](const httplib::Request& request, httplib::Response& response) {
-      Answer(path, handler, request, response);
+    server->Post(Literal(path), [this, &path = path, &handler = handler](const httplib::Request& request, httplib::Response& response) {
+      Answer(path, handler, metrics, request, response);
     });
   }
+  server->set_logger([](const httplib::Request&, const httplib::Response&) { TlsServerState::RequestDone(); });
 }
 
 Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, const std::string& address, int wanted, bool with_tls) {
@@ -131,7 +106,11 @@ Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, cons
   if (!fresh->is_valid()) return {Code::kInternal, "cannot set up TLS"};
   server = std::move(fresh);
   AddRoutes(with_tls);
-  server->new_task_queue = [] { return new ConnectionQueue(kThreads); };
+  server->new_task_queue = [this] {
+    auto* fresh_queue = new ConnectionQueue(kThreads, kMaxWaiting);
+    queue = fresh_queue;
+    return fresh_queue;
+  };
   server->set_payload_max_length(kMaxBodyBytes);
   server->set_read_timeout(kPeerTimeoutSeconds);
   server->set_write_timeout(kPeerTimeoutSeconds);
@@ -156,10 +135,20 @@ Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, cons
   listener = std::thread([this] { server->listen_after_bind(); });
   // Until it runs, stop() would be ignored.
   while (!server->is_running()) std::this_thread::yield();
+  if (with_tls) keeper = std::jthread([this](const std::stop_token& stop) { Keep(stop); });
   return Status::Ok();
 }
 
-AdmissionServer::AdmissionServer() : impl_(new Impl) {}
+// Threads are for those who ask something.
+void AdmissionServer::Impl::Keep(const std::stop_token& stop) {
+  while (Clock::Real().Sleep(kLookEvery, stop)) {
+    if (size_t cut = tls.CutSlow(kRequestLimit); cut > 0) LogWarning("cut off clients that did not finish their request", {{"count", cut}});
+    ConnectionQueue* now = queue;
+    if (now != nullptr && now->waiting() > 0) tls.CutIdle(now->waiting());
+  }
+}
+
+AdmissionServer::AdmissionServer(RuntimeMetrics* metrics) : impl_(new Impl{.metrics = metrics}) {}
 
 AdmissionServer::~AdmissionServer() { Stop(); }
 
@@ -185,6 +174,7 @@ int AdmissionServer::port() const { return impl_->port; }
 
 void AdmissionServer::Stop() {
   if (!impl_->server) return;
+  impl_->keeper = {};  // before the queue goes
   impl_->server->stop();
   impl_->tls.ShutDownConnections();
   impl_->listener.join();

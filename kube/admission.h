@@ -1,5 +1,6 @@
-// An HTTPS server for AdmissionReview v1 and plain GET pages (/metrics, /healthz). Bodies are limited to 7 MiB, slow clients are cut off
-// after 5 s, certificates can be replaced while it runs.
+// An HTTPS server for AdmissionReview v1 and plain GET pages (/metrics, /healthz). HTTP/1.1 only. Certificates can be replaced while it
+// runs. Limits: bodies of 7 MiB; 64 connections at a time, further ones wait and push out those that are idle; a peer that is silent in
+// the middle of a request for 5 s is cut off, and with TLS so is one that has not got its request through within 15 s, however it dawdles.
 #pragma once
 
 #include <functional>
@@ -29,11 +30,13 @@ struct AdmissionResponse {
   std::vector<std::string> warnings{};
 };
 
+class RuntimeMetrics;
+
 class AdmissionServer {
  public:
   using Handler = std::function<AdmissionResponse(const AdmissionRequest&)>;
-  using Page = std::function<std::pair<int, std::string>()>;  // status and text/plain body
-  AdmissionServer();
+  using Page = std::function<std::pair<int, std::string>()>;    // status and text/plain body
+  explicit AdmissionServer(RuntimeMetrics* metrics = nullptr);  // `metrics`, if any, outlives it: time and outcome of each review
   ~AdmissionServer();
   void Handle(const std::string& path, Handler handler);  // a handler that throws: allowed, with a logged error (fail open)
   void Serve(const std::string& path, Page page);

@@ -1,13 +1,19 @@
-// The first of equal events is created; the second makes it a series; later ones are counted here and written at most once a minute.
+// One thread owns the series and sends, so that events of one object arrive in order.
 #include "kube/events.h"
 
+#include <atomic>
 #include <deque>
 #include <map>
+#include <random>
 #include <thread>
+#include <tuple>
 
 #include "base/log.h"
 #include "base/time_format.h"
+#include "kube/metrics.h"
 #include "kube/objects.h"
+#include "kube/token_buckets.h"
+#include "kube/utf8.h"
 
 namespace holdfast::kube {
 namespace {
@@ -18,43 +24,61 @@ using std::chrono::seconds;
 // Limits of events.k8s.io/v1.
 constexpr size_t kMaxWordBytes = 128;
 constexpr size_t kMaxNoteBytes = 1024;
+constexpr size_t kMaxNameBytes = 253;
 
 constexpr size_t kMaxQueued = 1000;
-constexpr size_t kMaxSeries = 1024;
-constexpr Duration kSeriesEnds = minutes(6);  // a repetition after this is a new event
-constexpr Duration kWriteEvery = minutes(1);  // of one series
-constexpr Duration kLastWords = seconds(2);   // how long the destructor sends
-constexpr int kMaxTries = 5;
+constexpr size_t kMaxSeries = 4096;
+constexpr size_t kMaxObjects = 4096;  // whose token buckets are kept
+constexpr int kBurst = 25;            // new events on one object
+constexpr Duration kRefill = minutes(5);
+constexpr Duration kSeriesEnds = minutes(6);
+constexpr Duration kRefreshEvery = minutes(30);
+constexpr Duration kSweepEvery = minutes(1);
+constexpr Duration kLastWords = seconds(2);  // how long the destructor sends
+constexpr int kMaxTries = 12;
+constexpr Duration kPause = seconds(10);  // between tries, ±25 %, so that clients do not come back in step
 
-std::string Clip(const std::string& text, size_t max_bytes) {
-  if (text.size() <= max_bytes) return text;
-  size_t end = max_bytes - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a character
-  return text.substr(0, end) + "...";
-}
+struct Key {
+  std::string type, action, reason;
+  ObjectReference regarding;
+  std::optional<ObjectReference> related;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 takes <=> for a pointer
+};
 
 struct Occurrence {
-  ObjectReference about;
-  std::string type, reason, action, note;
+  Key key;
+  std::string note;
   WallTime at;
   MonoTime at_mono;
-
-  std::string Key() const {
-    std::string key;
-    for (const std::string* part : {&about.api_version, &about.kind, &about.ns, &about.name, &about.uid, &type, &reason, &action, &note}) {
-      key += *part;
-      key += '\n';
-    }
-    return key;
-  }
 };
 
 struct Series {
-  std::string ns{}, name{};
-  int64_t count = 1, written = 1;
+  Json event;  // as it was created
+  int64_t count = 1;
+  int64_t written = 1;  // the count that the server has
   WallTime last_seen{};
   MonoTime last_mono{}, last_write{};
 };
+
+Json ToJson(const ObjectReference& reference) {
+  Json json = {{"apiVersion", reference.api_version}, {"kind", reference.kind}, {"name", reference.name}};
+  if (!reference.ns.empty()) json["namespace"] = reference.ns;
+  if (!reference.uid.empty()) json["uid"] = reference.uid;
+  return json;
+}
+
+// "web-0.17a3…": unique for an object, as client-go does it.
+std::string EventName(const std::string& object, WallTime at) {
+  char suffix[20];
+  const int length = snprintf(suffix, sizeof suffix, ".%llx", static_cast<unsigned long long>(at.time_since_epoch().count()));
+  std::string stem = object.substr(0, kMaxNameBytes - static_cast<size_t>(length));
+  while (!stem.empty() && isalnum(static_cast<unsigned char>(stem.back())) == 0) stem.pop_back();
+  return stem + suffix;
+}
+
+bool MayPass(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded || status.code() == Code::kResourceExhausted;
+}
 
 }  // namespace
 
@@ -65,65 +89,75 @@ ObjectReference ObjectReference::To(const Resource& resource, const ObjectMeta& 
 struct EventRecorder::Impl {
   Client& client;
   const std::string controller, instance;
+  RuntimeMetrics* const metrics;
   Clock& clock = client.clock();
+  std::atomic<int64_t> dropped{0};
   std::mutex mutex{};
   std::condition_variable_any changed{};
   std::deque<Occurrence> queue{};
-  int64_t dropped = 0;
+  bool full = false;  // said so already
   bool closing = false;
-  std::stop_source last_words_over{};      // ends what is on the wire when the destructor's time is up
-  std::map<std::string, Series> series{};  // the thread's own
+  std::stop_source last_words_over{};  // ends what is on the wire when the destructor's time is up
+  // The thread's own:
+  std::map<Key, Series> series{};
+  TokenBuckets buckets{kBurst, kRefill, kMaxObjects};
+  std::mt19937 random{std::random_device()()};
   std::jthread thread{};
 
-  void Record(const ObjectReference& about, const char* type, const std::string& reason, const std::string& action,
-              const std::string& note);
+  void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
+              const std::optional<ObjectReference>& related);
   void Run();
   void Handle(const Occurrence& what);
-  void Create(const Occurrence& what, const std::string& key);
+  void Create(const Occurrence& what);
+  Status WriteOnce(Series& s, const CallOptions& options);
   void WriteSeries(Series& s);
   void Sweep();
+  Json NewEvent(const Occurrence& what) const;
   template <class Call>
   Status Try(Call call);
+
+  void Drop(const char* why) {
+    ++dropped;
+    if (metrics != nullptr) metrics->EventDropped(controller, why);
+  }
 };
 
-void EventRecorder::Impl::Record(const ObjectReference& about, const char* type, const std::string& reason, const std::string& action,
-                                 const std::string& note) {
-  Occurrence what{about,
-                  type,
-                  Clip(reason, kMaxWordBytes),
-                  Clip(action.empty() ? reason : action, kMaxWordBytes),
+void EventRecorder::Impl::Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action,
+                                 const std::string& note, const std::optional<ObjectReference>& related) {
+  Occurrence what{{type, Clip(action.empty() ? reason : action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, related},
                   Clip(note, kMaxNoteBytes),
                   clock.Wall(),
                   clock.Mono()};
   std::lock_guard lock(mutex);
   if (closing) return;
   if (queue.size() >= kMaxQueued) {
-    if (dropped++ == 0) LogWarning("too many events wait to be sent, dropping new ones", {{"controller", controller}});
+    Drop("queue_full");
+    if (!full) LogWarning("too many events wait to be sent, dropping new ones", {{"recorder", controller}});
+    full = true;
     return;
   }
+  full = false;
   queue.push_back(std::move(what));
   changed.notify_all();
 }
 
 void EventRecorder::Impl::Run() {
+  MonoTime sweep = clock.Mono() + kSweepEvery;
   std::unique_lock lock(mutex);
   for (;;) {
-    clock.WaitUntil(lock, changed, clock.Mono() + kWriteEvery, {}, [this] { return !queue.empty() || closing; });
+    clock.WaitUntil(lock, changed, sweep, {}, [this] { return !queue.empty() || closing; });
     if (closing && (queue.empty() || last_words_over.stop_requested())) break;
-    if (queue.empty()) {
-      lock.unlock();
-      Sweep();
-      lock.lock();
-      continue;
-    }
-    Occurrence what = std::move(queue.front());
-    queue.pop_front();
-    if (queue.empty() && dropped > 0) {
-      LogWarning("events were dropped", {{"controller", controller}, {"count", dropped}});
-      dropped = 0;
+    std::optional<Occurrence> what;
+    if (!queue.empty()) {
+      what = std::move(queue.front());
+      queue.pop_front();
     }
     lock.unlock();
-    Handle(what);
+    if (what) Handle(*what);
+    if (clock.Mono() >= sweep) {
+      Sweep();
+      sweep = clock.Mono() + kSweepEvery;
+    }
     lock.lock();
   }
   lock.unlock();
@@ -138,86 +172,115 @@ Status EventRecorder::Impl::Try(Call call) {
   CallOptions options;
   options.timeout = seconds(10);
   options.stop = last_words_over.get_token();
-  Duration pause = seconds(1);
-  for (int tries = 1;; ++tries, pause *= 2) {
+  for (int tries = 1;; ++tries) {
     Status status = call(options);
-    bool again =
-        status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded || status.code() == Code::kResourceExhausted;
-    if (!again || tries == kMaxTries) return status;
-    if (!clock.Sleep(pause, options.stop)) return status;
+    if (!MayPass(status) || tries == kMaxTries) return status;
+    std::uniform_real_distribution<double> jitter(0.75, 1.25);
+    Duration pause(static_cast<int64_t>(static_cast<double>(kPause.count()) * jitter(random)));
+    std::unique_lock lock(mutex);
+    // The destructor's two seconds are not for waiting.
+    if (clock.WaitUntil(lock, changed, clock.Mono() + pause, options.stop, [this] { return closing; }) || options.stop.stop_requested()) {
+      return status;
+    }
   }
 }
 
 void EventRecorder::Impl::Handle(const Occurrence& what) {
-  std::string key = what.Key();
-  auto found = series.find(key);
+  auto found = series.find(what.key);
   if (found != series.end() && what.at_mono - found->second.last_mono >= kSeriesEnds) {
     if (found->second.count > found->second.written) WriteSeries(found->second);
     series.erase(found);
     found = series.end();
   }
-  if (found == series.end()) return Create(what, key);
+  if (found == series.end()) return Create(what);
   Series& s = found->second;
   ++s.count;
   s.last_seen = what.at;
   s.last_mono = what.at_mono;
-  if (s.count == 2 || clock.Mono() - s.last_write >= kWriteEvery) WriteSeries(s);
+  if (s.count == 2) WriteSeries(s);
 }
 
-void EventRecorder::Impl::Create(const Occurrence& what, const std::string& key) {
-  const std::string ns = what.about.ns.empty() ? "default" : what.about.ns;
-  char suffix[20];
-  snprintf(suffix, sizeof suffix, ".%016llx", static_cast<unsigned long long>(what.at.time_since_epoch().count()));
-  const std::string name = what.about.name.substr(0, 253 - 17) + suffix;
-  Json regarding = {{"apiVersion", what.about.api_version}, {"kind", what.about.kind}, {"name", what.about.name}};
-  if (!what.about.ns.empty()) regarding["namespace"] = what.about.ns;
-  if (!what.about.uid.empty()) regarding["uid"] = what.about.uid;
+Json EventRecorder::Impl::NewEvent(const Occurrence& what) const {
+  const ObjectReference& about = what.key.regarding;
   Json event = {{"apiVersion", kEvents.ApiVersion()},
                 {"kind", kEvents.kind},
-                {"metadata", {{"name", name}, {"namespace", ns}}},
+                {"metadata", {{"name", EventName(about.name, what.at)}, {"namespace", about.ns.empty() ? "default" : about.ns}}},
                 {"eventTime", FormatMicroTime(what.at)},
-                {"reportingController", controller},
+                {"reportingController", Clip(controller, kMaxWordBytes)},
                 {"reportingInstance", Clip(instance, kMaxWordBytes)},
-                {"type", what.type},
-                {"reason", what.reason},
-                {"action", what.action},
+                {"type", what.key.type},
+                {"reason", what.key.reason},
+                {"action", what.key.action},
                 {"note", what.note},
-                {"regarding", std::move(regarding)}};
+                {"regarding", ToJson(about)}};
+  if (what.key.related) event["related"] = ToJson(*what.key.related);
+  return event;
+}
+
+void EventRecorder::Impl::Create(const Occurrence& what) {
+  const ObjectReference& about = what.key.regarding;
+  if (!buckets.Take(about.kind + "/" + about.ns + "/" + about.name + "/" + about.uid, what.at_mono)) return Drop("rate_limited");
+  Json event = NewEvent(what);
+  const std::string ns = GetString(event, {"metadata", "namespace"});
   Status status = Try([&](const CallOptions& options) { return client.Create(kEvents, ns, event, options).status(); });
+  // AlreadyExists: an earlier try came through though its answer did not.
   if (!status.ok() && status.code() != Code::kAlreadyExists) {
+    Drop("rejected");
     LogWarning("cannot send an event",
-               {{"about", ns + "/" + what.about.name}, {"reason", what.reason}, {"note", what.note}, {"error", status.ToString()}});
+               {{"about", ns + "/" + about.name}, {"reason", what.key.reason}, {"note", what.note}, {"error", status.ToString()}});
     return;
   }
   if (series.size() >= kMaxSeries) Sweep();
   if (series.size() >= kMaxSeries) return;  // repetitions become events of their own
-  MonoTime now = clock.Mono();
-  series.emplace(key, Series{.ns = ns, .name = name, .last_seen = what.at, .last_mono = what.at_mono, .last_write = now});
+  series[what.key] = {.event = std::move(event), .last_seen = what.at, .last_mono = what.at_mono, .last_write = clock.Mono()};
+}
+
+// One try: the count onto the event; the event anew when the server has dropped it.
+Status EventRecorder::Impl::WriteOnce(Series& s, const CallOptions& options) {
+  const std::string ns = GetString(s.event, {"metadata", "namespace"}), name = GetString(s.event, {"metadata", "name"});
+  const Json count = {{"series", {{"count", s.count}, {"lastObservedTime", FormatMicroTime(s.last_seen)}}}};
+  Status status = client.Patch(kEvents, ns, name, PatchType::kMerge, count, options).status();
+  if (status.code() != Code::kNotFound) return status;
+  Json anew = s.event;
+  anew.update(count);
+  status = client.Create(kEvents, ns, anew, options).status();
+  // It is there after all: the next try patches it.
+  return status.code() == Code::kAlreadyExists ? Status(Code::kUnavailable, status.message()) : status;
 }
 
 void EventRecorder::Impl::WriteSeries(Series& s) {
-  Json patch = {{"series", {{"count", s.count}, {"lastObservedTime", FormatMicroTime(s.last_seen)}}}};
   s.last_write = clock.Mono();
-  Status status =
-      Try([&](const CallOptions& options) { return client.Patch(kEvents, s.ns, s.name, PatchType::kMerge, patch, options).status(); });
+  Status status = Try([&](const CallOptions& options) { return WriteOnce(s, options); });
   if (status.ok()) {
     s.written = s.count;
   } else {
-    LogWarning("cannot update an event", {{"event", s.ns + "/" + s.name}, {"error", status.ToString()}});
+    LogWarning("cannot update an event", {{"event", GetString(s.event, {"metadata", "name"})}, {"error", status.ToString()}});
   }
 }
 
+// Refreshes what runs and ends what was quiet. One try each: with the API server away there is a next time.
 void EventRecorder::Impl::Sweep() {
+  CallOptions options;
+  options.timeout = seconds(10);
+  options.stop = last_words_over.get_token();
   for (auto at = series.begin(); at != series.end();) {
     Series& s = at->second;
-    MonoTime now = clock.Mono();
-    if (s.count > s.written && now - s.last_write >= kWriteEvery) WriteSeries(s);
-    at = now - s.last_mono >= kSeriesEnds ? series.erase(at) : std::next(at);
+    const MonoTime now = clock.Mono();
+    const bool over = now - s.last_mono >= kSeriesEnds;
+    if (over ? s.count > s.written : s.count > 1 && now - s.last_write >= kRefreshEvery) {
+      Status status = WriteOnce(s, options);
+      if (MayPass(status)) return;
+      s.written = s.count;
+      s.last_write = now;
+      if (!status.ok())
+        LogWarning("cannot update an event", {{"event", GetString(s.event, {"metadata", "name"})}, {"error", status.ToString()}});
+    }
+    at = over ? series.erase(at) : std::next(at);
   }
 }
 
-EventRecorder::EventRecorder(Client& client, std::string controller, std::string instance)
-    : impl_(new Impl{.client = client, .controller = std::move(controller), .instance = std::move(instance)}) {
+EventRecorder::EventRecorder(Client& client, std::string controller, std::string instance, RuntimeMetrics* metrics)
+    : impl_(new Impl{.client = client, .controller = std::move(controller), .instance = std::move(instance), .metrics = metrics}) {
   impl_->thread = std::jthread([impl = impl_.get()] { impl->Run(); });
 }
 
@@ -234,12 +297,16 @@ EventRecorder::~EventRecorder() {
   impl_->thread.join();
 }
 
-void EventRecorder::Normal(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note) {
-  impl_->Record(about, "Normal", reason, action, note);
+void EventRecorder::Normal(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
+                           const std::optional<ObjectReference>& related) {
+  impl_->Record("Normal", about, reason, action, note, related);
 }
 
-void EventRecorder::Warning(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note) {
-  impl_->Record(about, "Warning", reason, action, note);
+void EventRecorder::Warning(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
+                            const std::optional<ObjectReference>& related) {
+  impl_->Record("Warning", about, reason, action, note, related);
 }
+
+int64_t EventRecorder::dropped() const { return impl_->dropped; }
 
 }  // namespace holdfast::kube

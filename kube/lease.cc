@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/time_format.h"
+#include "kube/metrics.h"
 #include "kube/objects.h"
 
 namespace holdfast::kube {
@@ -17,21 +18,36 @@ namespace {
 using std::chrono::seconds;
 
 constexpr Duration kReleaseTimeout = seconds(2);
-constexpr double kAcquireJitter = 1.2;  // candidates try every renew_every × [1, 2.2), so that they do not march in step
+// How often a candidate looks: often enough that it knows of the last renewal soon after it was made, since the lease runs from when it
+// was seen. Each look is drawn from the upper half of this, so that candidates do not march in step.
+constexpr Duration kLookEvery = std::chrono::milliseconds(700);
+// A candidate comes so much after the moment when the lease runs out, at most.
+constexpr Duration kExpiryJitter = std::chrono::milliseconds(100);
+constexpr double kRenewJitter = 1.2;  // client-go's: what renew_deadline must leave room for
 
-// Leading is only safe when a holder gives up (renew_deadline) before others may take over (lease_duration).
-LeaseOptions Checked(LeaseOptions options) {
-  if (options.lease_duration < seconds(1)) options.lease_duration = seconds(1);  // the lease counts whole seconds
-  if (options.renew_deadline >= options.lease_duration || options.renew_every * 12 / 10 >= options.renew_deadline) {
-    LogError("lease times must be lease_duration > renew_deadline > 1.2 × renew_every; using 15:10:2 of lease_duration",
-             {{"lease", options.name}});
-    options.renew_deadline = options.lease_duration * 2 / 3;
-    options.renew_every = options.lease_duration * 2 / 15;
-  }
-  return options;
+// As lease.h says. A lease without a creation time (only fakes have none) counts from 0.
+int64_t TermOf(const Json& lease) {
+  const auto created = ParseTime(GetString(lease, {"metadata", "creationTimestamp"}));
+  const int64_t born = created ? std::chrono::duration_cast<seconds>(created->time_since_epoch()).count() : 0;
+  return (born << 20) + GetInt(lease, {"spec", "leaseTransitions"});
 }
 
 }  // namespace
+
+Status Validate(const LeaseOptions& options) {
+  const std::string lease = "lease " + options.ns + "/" + options.name + ": ";
+  if (options.ns.empty() || options.name.empty()) return {Code::kInvalidArgument, "a lease needs a namespace and a name"};
+  if (options.identity.empty())
+    return {Code::kInvalidArgument, lease + "the identity is empty: give each replica its own, as its pod's name"};
+  if (options.lease_duration < seconds(1) || options.lease_duration % seconds(1) != Duration(0))
+    return {Code::kInvalidArgument, lease + "lease_duration must be whole seconds, at least one"};
+  if (options.lease_duration <= options.renew_deadline)
+    return {Code::kInvalidArgument, lease + "lease_duration must be longer than renew_deadline, or two could lead at a time"};
+  if (options.renew_every <= Duration(0)) return {Code::kInvalidArgument, lease + "renew_every must be positive"};
+  if (std::chrono::duration<double>(options.renew_deadline) <= kRenewJitter * std::chrono::duration<double>(options.renew_every))
+    return {Code::kInvalidArgument, lease + "renew_deadline must be longer than 1.2 × renew_every, or nothing is tried twice"};
+  return Status::Ok();
+}
 
 struct LeaderElector::Impl {
   Client& client;
@@ -39,7 +55,7 @@ struct LeaderElector::Impl {
   const std::function<void(int64_t)> on_start;
   const std::function<void()> on_stop;
   Clock& clock = client.clock();
-  std::mt19937_64 random{std::random_device()()};
+  std::mt19937_64 random{options.seed != 0 ? options.seed : std::random_device()()};
 
   // What we saw last, and when it last changed, by our own clock.
   Json observed{};
@@ -48,6 +64,8 @@ struct LeaderElector::Impl {
   int64_t transitions = 0;
 
   std::atomic<bool> leading{false};
+  std::atomic<bool> guarded{false};  // from before on_start until on_stop has returned
+  std::atomic<int64_t> last_transitions{-1};
   std::atomic<int64_t> leads_until{0};  // MonoTime ticks
   std::jthread thread{};
 
@@ -56,6 +74,8 @@ struct LeaderElector::Impl {
   bool AcquireOrRenew(const std::stop_token& stop, MonoTime deadline);
   bool Write(const Json& lease, bool create, MonoTime start, const CallOptions& call);
   void Release();
+  Duration UntilNextLook();
+  void Lost();
   Json Record(Json lease, const std::string& holder, Duration duration, int64_t transition) const;
 
   void Observe(Json lease, MonoTime when) {
@@ -63,16 +83,16 @@ struct LeaderElector::Impl {
     observed = std::move(lease);
   }
   std::string Holder() const { return GetString(observed, {"spec", "holderIdentity"}); }
-  bool HolderMayLead(MonoTime now) const {
-    if (Holder().empty()) return false;
+  // How long what we saw is good for: as its holder says, within reason.
+  Duration HeldFor() const {
     int64_t whole = std::clamp<int64_t>(GetInt(observed, {"spec", "leaseDurationSeconds"}), 0, 3600);
-    Duration duration = whole > 0 ? Duration(seconds(whole)) : options.lease_duration;
-    return observed_at + duration > now;
+    return whole > 0 ? Duration(seconds(whole)) : options.lease_duration;
   }
-  // An API server that hangs must not take more than one try's share of the time.
+  bool HolderMayLead(MonoTime now) const { return !Holder().empty() && observed_at + HeldFor() > now; }
+  // One call that hangs must leave time for another.
   CallOptions Call(const std::stop_token& stop, MonoTime deadline) const {
     CallOptions call;
-    call.timeout = std::clamp<Duration>(deadline - clock.Mono(), std::chrono::milliseconds(1), options.renew_deadline);
+    call.timeout = std::clamp<Duration>(deadline - clock.Mono(), std::chrono::milliseconds(1), options.renew_deadline / 2);
     call.stop = stop;
     return call;
   }
@@ -112,6 +132,7 @@ bool LeaderElector::Impl::AcquireOrRenew(const std::stop_token& stop, MonoTime d
       Write(Record(observed, options.identity, options.lease_duration, transitions), false, start, Call(stop, deadline))) {
     return true;
   }
+  if (held && options.metrics != nullptr) options.metrics->LeaseSlowPath(options.name);
   CallOptions call = Call(stop, deadline);
   Result<Json> got = client.Get(kLeases, options.ns, options.name, call);
   start = clock.Mono();
@@ -135,6 +156,17 @@ bool LeaderElector::Impl::AcquireOrRenew(const std::stop_token& stop, MonoTime d
   return Write(Record(std::move(lease), options.identity, options.lease_duration, next), true, start, Call(stop, deadline));
 }
 
+// Soon enough to see each renewal, and when the lease runs out if that comes first.
+Duration LeaderElector::Impl::UntilNextLook() {
+  std::uniform_real_distribution<double> part(0.0, 1.0);
+  auto upTo = [&](Duration most) { return Duration(static_cast<int64_t>(static_cast<double>(most.count()) * part(random))); };
+  const Duration every = std::min(kLookEvery, options.renew_every);
+  const Duration look = every / 2 + upTo(every / 2);
+  const MonoTime now = clock.Mono();
+  if (Holder() == options.identity || !HolderMayLead(now)) return look;
+  return std::min(look, observed_at + HeldFor() - now + upTo(kExpiryJitter));
+}
+
 void LeaderElector::Impl::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     MonoTime start = clock.Mono();
@@ -142,8 +174,7 @@ void LeaderElector::Impl::Run(const std::stop_token& stop) {
       Lead(stop, start);
       continue;
     }
-    std::uniform_real_distribution<double> jitter(1.0, 1.0 + kAcquireJitter);
-    clock.Sleep(Duration(static_cast<int64_t>(static_cast<double>(options.renew_every.count()) * jitter(random))), stop);
+    clock.Sleep(UntilNextLook(), stop);
   }
 }
 
@@ -151,9 +182,12 @@ void LeaderElector::Impl::Run(const std::stop_token& stop) {
 void LeaderElector::Impl::Lead(const std::stop_token& stop, MonoTime acquired) {
   MonoTime until = acquired + options.renew_deadline;
   leads_until = until.time_since_epoch().count();
+  last_transitions = transitions;
+  guarded = true;
   leading = true;
   LogInfo("leading", {{"lease", options.ns + "/" + options.name}, {"identity", options.identity}, {"transitions", transitions}});
-  if (on_start) on_start(transitions);
+  if (options.metrics != nullptr) options.metrics->Leading(options.name, true);
+  if (on_start) on_start(TermOf(observed));
   while (!stop.stop_requested()) {
     clock.Sleep(std::min<Duration>(options.renew_every, std::max<Duration>(until - clock.Mono(), Duration(0))), stop);
     MonoTime start = clock.Mono();
@@ -165,11 +199,17 @@ void LeaderElector::Impl::Lead(const std::stop_token& stop, MonoTime acquired) {
       break;  // somebody else is in the lease
     }
   }
-  leading = false;
-  LogInfo("no longer leading", {{"lease", options.ns + "/" + options.name}, {"identity", options.identity}, {"holder", Holder()}});
-  if (on_stop) on_stop();
+  Lost();
   if (stop.stop_requested() && held && options.release_on_stop) Release();
   held = false;
+}
+
+void LeaderElector::Impl::Lost() {
+  leading = false;
+  if (options.metrics != nullptr) options.metrics->Leading(options.name, false);
+  LogInfo("no longer leading", {{"lease", options.ns + "/" + options.name}, {"identity", options.identity}, {"holder", Holder()}});
+  if (on_stop) on_stop();
+  guarded = false;
 }
 
 // Lets others take over at once. Only after on_stop: nothing that the lease guards may still run.
@@ -192,13 +232,15 @@ void LeaderElector::Impl::Release() {
 }
 
 LeaderElector::LeaderElector(Client& client, LeaseOptions options, std::function<void(int64_t)> on_start, std::function<void()> on_stop)
-    : impl_(new Impl{
-          .client = client, .options = Checked(std::move(options)), .on_start = std::move(on_start), .on_stop = std::move(on_stop)}) {}
+    : impl_(new Impl{.client = client, .options = std::move(options), .on_start = std::move(on_start), .on_stop = std::move(on_stop)}) {}
 
 LeaderElector::~LeaderElector() { Stop(); }
 
-void LeaderElector::Start() {
+Status LeaderElector::Start() {
+  HF_RETURN_IF_ERROR(Validate(impl_->options));
+  if (impl_->options.metrics != nullptr) impl_->options.metrics->Leading(impl_->options.name, false);
   impl_->thread = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
+  return Status::Ok();
 }
 
 void LeaderElector::Stop() {
@@ -208,5 +250,17 @@ void LeaderElector::Stop() {
 }
 
 bool LeaderElector::leading() const { return impl_->leading && impl_->clock.Mono().time_since_epoch().count() < impl_->leads_until; }
+
+int64_t LeaderElector::transitions() const { return impl_->last_transitions; }
+
+Status LeaderElector::Check(Duration tolerance) const {
+  const LeaseOptions& options = impl_->options;
+  if (!impl_->guarded) return Status::Ok();
+  const MonoTime until{Duration(impl_->leads_until)};
+  const MonoTime ran_out = until - options.renew_deadline + options.lease_duration;
+  if (impl_->clock.Mono() <= ran_out + tolerance) return Status::Ok();
+  return {Code::kFailedPrecondition, "lease " + options.ns + "/" + options.name +
+                                         " ran out and could not be renewed, but what it guards has not stopped: end this process"};
+}
 
 }  // namespace holdfast::kube

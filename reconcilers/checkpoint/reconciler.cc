@@ -4,6 +4,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "kube/finalizer.h"
 
 namespace holdfast::reconcilers::checkpoint {
 namespace {
@@ -65,10 +66,12 @@ Result<World> Reconciler::Look(const CheckpointPtr& c, std::stop_token stop) {
 Status Reconciler::Delete(const api::Checkpoint& c, const std::string& why, std::stop_token stop) {
   LogInfo("deleting checkpoint", {{"checkpoint", c.meta.Key()}, {"why", why}});
   kube::DeleteOptions del;
+  // It goes because of what we saw: changed meanwhile (kConflict), it is looked at again.
   del.preconditions.uid = c.meta.uid;
+  del.preconditions.resource_version = c.meta.resource_version;
   Status status = context_.client.Delete(api::Checkpoint::kResource, c.meta.ns, c.meta.name, del, Calls(stop));
   HF_FAULT_POINT("controller.wrote");
-  return status.code() == Code::kNotFound || status.code() == Code::kConflict ? Status::Ok() : status;
+  return status.code() == Code::kNotFound ? Status::Ok() : status;
 }
 
 Status Reconciler::RemoveContent(const api::Checkpoint& c, std::stop_token stop) {
@@ -78,13 +81,7 @@ Status Reconciler::RemoveContent(const api::Checkpoint& c, std::stop_token stop)
     Status removed = store_.Delete(id, context_.term, stop);
     if (!removed.ok()) return removed.With("cannot remove what the store holds of Checkpoint " + c.meta.Key() + ", which stays until then");
   }
-  Json finalizers = Json::array();
-  for (const std::string& finalizer : c.meta.finalizers) {
-    if (finalizer != kContentFinalizer) finalizers.push_back(finalizer);
-  }
-  const Json patch = {{"metadata", {{"resourceVersion", c.meta.resource_version}, {"finalizers", finalizers}}}};
-  auto written = context_.client.Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge, patch, Calls(stop));
-  return written.ok() || written.status().code() == Code::kNotFound ? Status::Ok() : written.status();
+  return kube::RemoveFinalizer(context_.client, api::Checkpoint::kResource, c.meta, kContentFinalizer, Calls(stop)).status();
 }
 
 Status Reconciler::Act(const World& world, const Step& step, std::stop_token stop) {

@@ -142,21 +142,21 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
 }
 
 Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c, std::stop_token stop) {
-  for (const api::Condition& condition : c->status.conditions) {
-    if (condition.type == "ColdStart") return Status::Ok();
-  }
+  if (kube::FindCondition(c->status.conditions, "ColdStart") != nullptr) return Status::Ok();
   const std::string text = "pod " + pod.meta.name + " started without the state in Checkpoint " + c->meta.name +
                            ", because Holdfast did not answer when it was created. To continue from the checkpoint (what the pod did since "
                            "is lost): kubectl -n " +
                            pod.meta.ns + " delete pod " + pod.meta.name;
-  auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge,
-                                      {{"spec", {{"pinned", true}}}}, Calls(stop));
+  const Json pin = {{"metadata", {{"resourceVersion", c->meta.resource_version}}}, {"spec", {{"pinned", true}}}};
+  auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge, pin, Calls(stop));
   if (!pinned.ok()) return pinned.status();
-  Json conditions = Json::array();
-  for (const api::Condition& condition : c->status.conditions) conditions.push_back(api::ToJson(condition));
-  conditions.push_back(
-      api::ToJson(api::Condition{"ColdStart", "True", "WebhookMissed", text, FormatTime(context_.clock.Wall()), c->meta.generation}));
-  HF_RETURN_IF_ERROR(PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", conditions}}}}, stop).status());
+  std::vector<api::Condition> conditions = c->status.conditions;
+  kube::SetCondition(
+      conditions,
+      {.type = "ColdStart", .status = "True", .reason = "WebhookMissed", .message = text, .observed_generation = c->meta.generation},
+      context_.clock.Wall());
+  HF_RETURN_IF_ERROR(
+      PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status());
   Announce(context_, Notice{true, "ColdStart", text, true, true}, &pod, c.get());
   return Status::Ok();
 }

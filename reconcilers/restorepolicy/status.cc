@@ -71,23 +71,23 @@ Result<kube::ReconcileResult> Reconciler::Reconcile(const std::string& key, std:
   if (was == status && !first) return kube::ReconcileResult{};
 
   const bool all = status["matched"] == status["protected"];
-  api::Condition condition{
-      "Protected",
-      all ? "True" : "False",
-      all ? "AllProtected" : "SomeUnprotected",
-      std::to_string(GetInt(status, {"protected"})) + " of " + std::to_string(GetInt(status, {"matched"})) + " pods are protected",
-      FormatTime(context_.clock.Wall()),
-      policy->meta.generation};
-  if (!first && policy->status.conditions.front().status == condition.status) {
-    condition.last_transition_time = policy->status.conditions.front().last_transition_time;
-  }
-  status["conditions"] = Json::array({api::ToJson(condition)});
+  std::vector<api::Condition> conditions = policy->status.conditions;
+  kube::SetCondition(conditions,
+                     {.type = "Protected",
+                      .status = all ? "True" : "False",
+                      .reason = all ? "AllProtected" : "SomeUnprotected",
+                      .message = std::to_string(GetInt(status, {"protected"})) + " of " + std::to_string(GetInt(status, {"matched"})) +
+                                 " pods are protected",
+                      .observed_generation = policy->meta.generation},
+                     context_.clock.Wall());
+  status["conditions"] = api::ToJson(conditions);
   kube::CallOptions options;
   options.subresource = "status";
   options.timeout = std::chrono::seconds(10);
   options.stop = stop;
-  auto written =
-      context_.client.Patch(api::RestorePolicy::kResource, name.ns, name.name, kube::PatchType::kMerge, {{"status", status}}, options);
+  // The uid: not onto another policy of this name.
+  const Json patch = {{"metadata", {{"uid", policy->meta.uid}}}, {"status", status}};
+  auto written = context_.client.Patch(api::RestorePolicy::kResource, name.ns, name.name, kube::PatchType::kMerge, patch, options);
   if (!written.ok() && written.status().code() != Code::kNotFound) return written.status();
   return kube::ReconcileResult{};
 }

@@ -4,9 +4,9 @@
 #include <semaphore>
 
 #include "base/fence.h"
+#include "kube/connection_queue.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
-#include "storage/server/connection_queue.h"
 #include "storage/server/metrics.h"
 
 namespace holdfast::storage {

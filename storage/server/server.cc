@@ -115,7 +115,7 @@ Status StoreServer::Start(std::stop_token stop) {
   httplib::Server& server = *impl_->server;
   if (!server.is_valid()) return Status(Code::kInternal, "cannot set up TLS");
   impl_->routes.AddTo(server);
-  server.new_task_queue = [] { return new ConnectionQueue(kThreads, kMaxWaiting); };
+  server.new_task_queue = [] { return new kube::ConnectionQueue(kThreads, kMaxWaiting); };
   server.set_payload_max_length(kMaxManifestBytes);
   server.set_read_timeout(kPeerTimeoutSeconds);
   server.set_write_timeout(kPeerTimeoutSeconds);

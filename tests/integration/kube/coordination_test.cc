@@ -22,9 +22,9 @@ TEST_F(KubeTest, OneOfTwoElectorsLeadsAndTheOtherFollows) {
         fence_b = fence;
       },
       [] {});
-  a.Start();
+  ASSERT_TRUE(a.Start().ok());
   ASSERT_TRUE(Eventually([&] { return a.leading() && fence_a >= 0; }));
-  b.Start();
+  ASSERT_TRUE(b.Start().ok());
   Clock::Real().Sleep(std::chrono::seconds(4), {});  // longer than the lease: only renewals keep `a`
   EXPECT_TRUE(a.leading());
   EXPECT_FALSE(b.leading());
@@ -33,6 +33,53 @@ TEST_F(KubeTest, OneOfTwoElectorsLeadsAndTheOtherFollows) {
   ASSERT_TRUE(Eventually([&] { return b.leading() && fence_b >= 0; }));
   EXPECT_LT(Clock::Real().Mono() - released, std::chrono::milliseconds(2500)) << "a released lease need not expire";
   EXPECT_GT(fence_b, fence_a);
+}
+
+// A way to the API server that can break.
+class BreakableTransport final : public Transport {
+ public:
+  explicit BreakableTransport(Transport& inner) : inner_(inner) {}
+  Result<HttpResponse> Send(const HttpRequest& request, std::stop_token stop) override {
+    if (broken) return Status(Code::kUnavailable, "no route to host");
+    return inner_.Send(request, std::move(stop));
+  }
+  Result<HttpResponse> Stream(const HttpRequest& request, const std::function<bool(std::string_view)>& on_chunk,
+                              std::stop_token stop) override {
+    return inner_.Stream(request, on_chunk, std::move(stop));
+  }
+  std::atomic<bool> broken{false};
+
+ private:
+  Transport& inner_;
+};
+
+TEST_F(KubeTest, AHolderThatVanishesHasASuccessorWithinTheLeaseDurationAndASecond) {
+  auto way = std::make_shared<BreakableTransport>(client_.transport());
+  Client breakable(way);
+  LeaseOptions options{.ns = ns_, .name = "failover", .identity = "a"};
+  options.lease_duration = std::chrono::seconds(4);
+  options.renew_deadline = std::chrono::seconds(2);
+  options.renew_every = std::chrono::milliseconds(500);
+  std::atomic<bool> a_leads{false}, a_stopped{false}, b_leads{false};
+  LeaderElector a(
+      breakable, options, [&](int64_t) { a_leads = true; }, [&] { a_stopped = true; });
+  options.identity = "b";
+  LeaderElector b(
+      client_, options,
+      [&](int64_t) {
+        EXPECT_TRUE(a_stopped) << "two leaders";
+        b_leads = true;
+      },
+      [] {});
+  ASSERT_TRUE(a.Start().ok());
+  ASSERT_TRUE(Eventually([&] { return a_leads.load(); }));
+  ASSERT_TRUE(b.Start().ok());
+  Clock::Real().Sleep(std::chrono::seconds(2), {});
+  way->broken = true;
+  const MonoTime vanished = Clock::Real().Mono();
+  ASSERT_TRUE(Eventually([&] { return b_leads.load(); }));
+  EXPECT_LE(Clock::Real().Mono() - vanished, std::chrono::seconds(5));
+  EXPECT_EQ(b.transitions(), a.transitions() + 1);
 }
 
 TEST_F(KubeTest, EqualEventsBecomeASeries) {

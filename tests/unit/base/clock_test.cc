@@ -41,5 +41,31 @@ TEST(FakeClock, WallTimeMovesWithMonotonicTime) {
   EXPECT_EQ(clock.Mono(), MonoTime(seconds(5)));
 }
 
+TEST(FakeClock, SettlesWhenEveryThreadHasFoundThatItMustWait) {
+  FakeClock clock;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::atomic<int> work = 0, done = 0;
+  std::jthread worker([&](std::stop_token stop) {
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      clock.WaitUntil(lock, changed, MonoTime::max(), stop, [&] { return work > 0; });
+      for (; work > 0; --work) ++done;
+    }
+  });
+  ASSERT_TRUE(clock.Settle(1));
+  for (int i = 1; i <= 100; ++i) {
+    {
+      std::lock_guard lock(mutex);
+      ++work;
+      changed.notify_all();
+    }
+    ASSERT_TRUE(clock.Settle(1));
+    ASSERT_EQ(done, i) << "it was still to wake";
+  }
+  EXPECT_EQ(clock.next(), MonoTime::max());
+  EXPECT_FALSE(clock.Settle(2, std::chrono::milliseconds(5))) << "there is no second thread";
+}
+
 }  // namespace
 }  // namespace holdfast

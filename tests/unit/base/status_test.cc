@@ -28,5 +28,15 @@ TEST(Result, HandsTheFirstErrorUp) {
   EXPECT_EQ(Quarter(7).value_or(-1), -1);
 }
 
+TEST(Status, MayBeMarkedAsNotWorthAnotherTry) {
+  const Status error(Code::kInvalidArgument, "no");
+  EXPECT_FALSE(error.terminal());
+  const Status marked = error.Terminal();
+  EXPECT_TRUE(marked.terminal());
+  EXPECT_TRUE(marked.With("pod web-0").terminal());
+  EXPECT_EQ(marked.ToString(), error.ToString());
+  EXPECT_FALSE(Status::Ok().Terminal().terminal());
+}
+
 }  // namespace
 }  // namespace holdfast

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "kube/metrics.h"
 #include "kube/objects.h"
-#include "tests/unit/kube/fake_transport.h"
+#include "tests/unit/kube/simulation.h"
 
 namespace holdfast::kube {
 namespace {
 
+using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -54,18 +58,38 @@ class LeaseServer {
 
 // One elector with its own connection to the server, which a test can cut.
 struct Elector {
-  Elector(LeaseServer& server, Clock& clock, const std::string& identity, bool release = true)
+  Elector(LeaseServer& server, Clock& clock, const std::string& identity, bool release = true, RuntimeMetrics* metrics = nullptr,
+          uint64_t seed = 0)
       : transport(std::make_shared<FakeTransport>([this, &server](const HttpRequest& request) -> Result<HttpResponse> {
           if (cut) return Status(Code::kUnavailable, "no route to host");
+          if (before) {
+            if (auto instead = before(request)) return *instead;
+          }
           return server.Answer(request);
         })),
         client(transport, clock),
         elector(
-            client, {.ns = "ns", .name = "l", .identity = identity, .release_on_stop = release},
-            [this](int64_t transitions) { fence = transitions; }, [this] { ++stops; }) {}
+            client, {.ns = "ns", .name = "l", .identity = identity, .release_on_stop = release, .seed = seed, .metrics = metrics},
+            [this](int64_t transitions) { fence = transitions; },
+            [this] {
+              ++stops;
+              if (on_stop) on_stop();
+            }) {}
+  void Start() {
+    Status started = elector.Start();
+    ASSERT_TRUE(started.ok()) << started.ToString();
+  }
+  // What it asked for, as "GET PUT PUT ".
+  std::string Methods() const {
+    std::string methods;
+    for (const HttpRequest& request : transport->sent()) methods += request.method + " ";
+    return methods;
+  }
   // Leading, and its on_start has run.
   bool Leads() const { return elector.leading() && fence >= 0; }
   std::atomic<bool> cut{false};
+  std::function<std::optional<Result<HttpResponse>>(const HttpRequest&)> before;  // set before Start
+  std::function<void()> on_stop;
   std::atomic<int64_t> fence{-1};
   std::atomic<int> stops{0};
   std::shared_ptr<FakeTransport> transport;
@@ -86,10 +110,10 @@ class Lease : public ::testing::Test {
 
 TEST_F(Lease, IsCreatedByTheFirstAndKeptByRenewals) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   EXPECT_EQ(a.fence, 0);
-  b.elector.Start();
+  b.Start();
   Pass(seconds(40));
   EXPECT_TRUE(a.elector.leading());
   EXPECT_FALSE(b.elector.leading());
@@ -99,9 +123,9 @@ TEST_F(Lease, IsCreatedByTheFirstAndKeptByRenewals) {
 
 TEST_F(Lease, IsTakenOverOnlyAfterTheHolderStoppedLeading) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
-  b.elector.Start();
+  b.Start();
   Pass(seconds(3));
   MonoTime cut = clock_.Mono();
   a.cut = true;
@@ -119,7 +143,7 @@ TEST_F(Lease, IsTakenOverOnlyAfterTheHolderStoppedLeading) {
 
 TEST_F(Lease, LeadingEndsByTheClockEvenWhenNothingAnswers) {
   Elector a(server_, clock_, "a");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   // As after a pause of the machine: no thread has run, only time has passed.
   clock_.Advance(seconds(11));
@@ -129,9 +153,9 @@ TEST_F(Lease, LeadingEndsByTheClockEvenWhenNothingAnswers) {
 
 TEST_F(Lease, IsReleasedAfterOnStop) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
-  b.elector.Start();
+  b.Start();
   Pass(seconds(3));
   a.elector.Stop();
   EXPECT_EQ(a.stops, 1);
@@ -141,7 +165,7 @@ TEST_F(Lease, IsReleasedAfterOnStop) {
 
 TEST_F(Lease, IsNotReleasedWhenToldSo) {
   Elector a(server_, clock_, "a", /*release=*/false);
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   a.elector.Stop();
   EXPECT_EQ(server_.Holder(), "a");
@@ -152,7 +176,7 @@ TEST_F(Lease, IsJudgedByLocalTimeOnly) {
   server_.Set(
       {{"holderIdentity", "other"}, {"leaseDurationSeconds", 15}, {"renewTime", "1999-01-01T00:00:00.000000Z"}, {"leaseTransitions", 7}});
   Elector a(server_, clock_, "a");
-  a.elector.Start();
+  a.Start();
   Pass(seconds(12));
   EXPECT_FALSE(a.elector.leading());
   server_.Set(
@@ -166,14 +190,14 @@ TEST_F(Lease, IsJudgedByLocalTimeOnly) {
 TEST_F(Lease, CountsATransitionWhenAProcessFindsItsFormerSelf) {
   server_.Set({{"holderIdentity", "a"}, {"leaseDurationSeconds", 15}, {"leaseTransitions", 3}});
   Elector a(server_, clock_, "a");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(2), [&] { return a.Leads(); }));
   EXPECT_EQ(a.fence, 4);
 }
 
 TEST_F(Lease, EndsAtOnceWhenSomebodyElseIsInIt) {
   Elector a(server_, clock_, "a");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   server_.Set({{"holderIdentity", "thief"}, {"leaseDurationSeconds", 15}, {"leaseTransitions", 1}});
   ASSERT_TRUE(Until(seconds(4), [&] { return a.stops == 1; }));
@@ -182,9 +206,9 @@ TEST_F(Lease, EndsAtOnceWhenSomebodyElseIsInIt) {
 
 TEST_F(Lease, DeletedUnderItsHolderIsNotTakenBeforeItWouldHaveExpired) {
   Elector a(server_, clock_, "a"), b(server_, clock_, "b");
-  a.elector.Start();
+  a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
-  b.elector.Start();
+  b.Start();
   Pass(seconds(6));
   a.cut = true;
   server_.Delete();
@@ -193,6 +217,221 @@ TEST_F(Lease, DeletedUnderItsHolderIsNotTakenBeforeItWouldHaveExpired) {
   ASSERT_TRUE(Until(seconds(20), [&] { return b.Leads(); }));
   EXPECT_EQ(a.stops, 1);
   EXPECT_GT(b.fence, a.fence);
+}
+
+// Virtual time stands still until every elector waits, so what is measured is what they do.
+TEST_F(Lease, AHolderThatVanishesHasASuccessorWithinTheLeaseDurationAndASecond) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937_64 random(seed);
+    FakeClock clock;
+    LeaseServer server;
+    Elector a(server, clock, "a", /*release=*/true, nullptr, seed), b(server, clock, "b", true, nullptr, seed + 1000);
+    a.Start();
+    ASSERT_TRUE(Simulate(clock, 1, seconds(5), [&] { return a.Leads(); }));
+    b.Start();
+    (void)Simulate(clock, 2, seconds(3) + milliseconds(random() % 5000), [] { return false; });
+    ASSERT_TRUE(a.Leads());
+    a.cut = true;
+    const MonoTime vanished = clock.Mono();
+    ASSERT_TRUE(Simulate(clock, 2, seconds(20), [&] { return b.Leads(); })) << "seed " << seed;
+    EXPECT_LE(clock.Mono() - vanished, seconds(16)) << "seed " << seed;
+    EXPECT_EQ(a.stops, 1) << "it had stopped before";
+    EXPECT_FALSE(a.elector.leading());
+    EXPECT_EQ(b.fence, a.fence + 1);
+  }
+}
+
+TEST_F(Lease, AReleasedOneHasASuccessorWithinASecond) {
+  Elector a(server_, clock_, "a"), b(server_, clock_, "b");
+  a.Start();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(5), [&] { return a.Leads(); }));
+  b.Start();
+  (void)Simulate(clock_, 2, seconds(5), [] { return false; });
+  a.elector.Stop();
+  const MonoTime released = clock_.Mono();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(5), [&] { return b.Leads(); }));
+  EXPECT_LE(clock_.Mono() - released, seconds(1));
+}
+
+TEST_F(Lease, IsTakenFromAHolderWithAShorterDurationThanOurs) {
+  server_.Set({{"holderIdentity", "other"}, {"leaseDurationSeconds", 3}, {"leaseTransitions", 0}});
+  Elector a(server_, clock_, "a");
+  a.Start();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(10), [&] { return a.Leads(); }));
+  EXPECT_GE(clock_.Mono().time_since_epoch(), seconds(3));
+  EXPECT_LE(clock_.Mono().time_since_epoch(), seconds(4));
+  EXPECT_EQ(a.fence, 1);
+}
+
+TEST_F(Lease, IsTakenAtOnceWhenNobodyHoldsIt) {
+  for (const Json& spec : {Json::object(), Json{{"holderIdentity", ""}, {"leaseDurationSeconds", 15}}}) {
+    server_.Set(spec);
+    FakeClock clock;
+    Elector a(server_, clock, "a");
+    a.Start();
+    ASSERT_TRUE(Eventually([&] { return a.Leads(); }));
+    EXPECT_EQ(clock.Mono().time_since_epoch(), Duration(0));
+    EXPECT_EQ(a.fence, 1);
+  }
+}
+
+TEST_F(Lease, IsRenewedWithoutReadingIt) {
+  Elector a(server_, clock_, "a");
+  a.Start();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(10), [&] { return a.transport->sent().size() >= 5; }));
+  EXPECT_TRUE(a.Methods().starts_with("GET POST PUT PUT PUT ")) << a.Methods();
+}
+
+TEST_F(Lease, IsReadAgainWhenARenewalWasRefusedAndThenRenewedWithoutReading) {
+  prometheus::Registry registry;
+  RuntimeMetrics metrics(registry);
+  Elector a(server_, clock_, "a", /*release=*/true, &metrics);
+  std::atomic<int> puts{0};
+  a.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+    if (request.method == "PUT" && ++puts == 2) return Failure(409, "Conflict");
+    return std::nullopt;
+  };
+  a.Start();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(20), [&] { return a.transport->sent().size() >= 7; }));
+  EXPECT_TRUE(a.Methods().starts_with("GET POST PUT PUT GET PUT PUT ")) << a.Methods();
+  EXPECT_EQ(a.stops, 0);
+  EXPECT_EQ(a.fence, 0);
+  EXPECT_EQ(MetricValue(registry, "leader_election_slowpath_total", {{"name", "l"}}), 1);
+  EXPECT_EQ(MetricValue(registry, "leader_election_master_status", {{"name", "l"}}), 1);
+  a.elector.Stop();
+  EXPECT_EQ(MetricValue(registry, "leader_election_master_status", {{"name", "l"}}), 0);
+}
+
+TEST_F(Lease, ItsReleaseIsTriedAgainAfterAConflict) {
+  Elector a(server_, clock_, "a");
+  std::atomic<bool> stopping{false}, conflicted{false};
+  a.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+    if (stopping && request.method == "PUT" && !conflicted.exchange(true)) return Failure(409, "Conflict");
+    return std::nullopt;
+  };
+  a.Start();
+  ASSERT_TRUE(Eventually([&] { return a.Leads(); }));
+  stopping = true;
+  a.elector.Stop();
+  EXPECT_TRUE(conflicted);
+  EXPECT_EQ(server_.Holder(), "");
+}
+
+TEST_F(Lease, IsReleasedThoughARenewalWasUnderWay) {
+  for (const char* method : {"PUT", "GET"}) {
+    LeaseServer server;
+    FakeClock clock;
+    Elector a(server, clock, "a");
+    std::atomic<bool> armed{false}, hanging{false}, go_on{false};
+    a.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+      if (!armed) return std::nullopt;
+      // For GET to be reached, the renewal before it has to fail.
+      if (method == std::string("GET") && request.method == "PUT" && !hanging) return Failure(409, "Conflict");
+      if (request.method != method || hanging.exchange(true)) return std::nullopt;
+      EXPECT_TRUE(Eventually([&] { return go_on.load(); }));
+      return Result<HttpResponse>(Status(Code::kCancelled, "cancelled"));
+    };
+    a.Start();
+    ASSERT_TRUE(Eventually([&] { return a.Leads() && clock.waiters() == 1; }));
+    armed = true;
+    ASSERT_TRUE(AdvanceUntil(clock, milliseconds(500), seconds(5), [&] { return hanging.load(); }));
+    std::jthread stopper([&] { a.elector.Stop(); });
+    go_on = true;
+    stopper.join();
+    EXPECT_EQ(server.Holder(), "") << method;
+    EXPECT_EQ(a.stops, 1);
+  }
+}
+
+TEST_F(Lease, LosingItStopsAtOnceAndIsNoRelease) {
+  Elector a(server_, clock_, "a");
+  a.Start();
+  ASSERT_TRUE(Eventually([&] { return a.Leads(); }));
+  a.cut = true;
+  const MonoTime cut = clock_.Mono();
+  ASSERT_TRUE(Simulate(clock_, 1, seconds(20), [&] { return a.stops == 1; }));
+  EXPECT_EQ(clock_.Mono() - cut, seconds(10)) << "the renew deadline, counted from the last renewal";
+  EXPECT_EQ(server_.Holder(), "a");
+}
+
+TEST_F(Lease, TellsItsTransitionNumber) {
+  Elector a(server_, clock_, "a");
+  EXPECT_EQ(a.elector.transitions(), -1);
+  server_.Set({{"holderIdentity", ""}, {"leaseTransitions", 41}});
+  a.Start();
+  ASSERT_TRUE(Eventually([&] { return a.Leads(); }));
+  EXPECT_EQ(a.elector.transitions(), 42);
+}
+
+TEST_F(Lease, IsNotTakenWithTimesOrNamesThatMakeNoSense) {
+  const LeaseOptions good{.ns = "ns", .name = "l", .identity = "a"};
+  EXPECT_TRUE(Validate(good).ok());
+  auto refused = [&](auto change, const char* why) {
+    LeaseOptions options = good;
+    change(options);
+    Status status = Validate(options);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << why;
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+  };
+  refused([](LeaseOptions& o) { o.identity = ""; }, "identity is empty");
+  refused([](LeaseOptions& o) { o.name = ""; }, "name");
+  refused([](LeaseOptions& o) { o.renew_deadline = o.lease_duration; }, "longer than renew_deadline");
+  refused([](LeaseOptions& o) { o.renew_deadline = seconds(12), o.renew_every = seconds(10); }, "1.2 × renew_every");
+  refused([](LeaseOptions& o) { o.renew_every = Duration(0); }, "positive");
+  refused([](LeaseOptions& o) { o.lease_duration = milliseconds(1500); }, "whole seconds");
+  Elector a(server_, clock_, "");
+  EXPECT_EQ(a.elector.Start().code(), Code::kInvalidArgument);
+}
+
+// For /healthz.
+class LeaseCheck : public Lease {};
+
+TEST_F(LeaseCheck, IsFineBeforeAndWithoutAndWithTheLease) {
+  Elector a(server_, clock_, "a"), b(server_, clock_, "b");
+  EXPECT_TRUE(a.elector.Check(seconds(20)).ok()) << "not started";
+  a.Start();
+  ASSERT_TRUE(Eventually([&] { return a.Leads() && clock_.waiters() == 1; }));
+  EXPECT_TRUE(a.elector.Check(seconds(20)).ok());
+  b.Start();
+  clock_.Advance(hours(1));
+  EXPECT_TRUE(b.elector.Check(seconds(20)).ok()) << "another's lease is not our trouble";
+}
+
+TEST_F(LeaseCheck, FailsWhenTheLeaseIsLongOverAndTheWorkGoesOn) {
+  Elector a(server_, clock_, "a");
+  std::atomic<bool> let_go{false};
+  a.on_stop = [&] { EXPECT_TRUE(Eventually([&] { return let_go.load(); })); };
+  a.Start();
+  ASSERT_TRUE(Eventually([&] { return a.Leads() && clock_.waiters() == 1; }));
+  a.cut = true;
+  clock_.Advance(seconds(16));
+  ASSERT_TRUE(Eventually([&] { return a.stops == 1; }));
+  EXPECT_TRUE(a.elector.Check(seconds(20)).ok()) << "over, but within the tolerance";
+  clock_.Advance(seconds(20));
+  Status failed = a.elector.Check(seconds(20));
+  EXPECT_FALSE(failed.ok());
+  EXPECT_NE(failed.message().find("ns/l"), std::string::npos) << failed.message();
+  let_go = true;
+  EXPECT_TRUE(Eventually([&] { return a.elector.Check(seconds(20)).ok(); })) << "the work has stopped";
+}
+
+TEST_F(LeaseCheck, MayBeAskedFromAnyThread) {
+  Elector a(server_, clock_, "a");
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!over) {
+        EXPECT_TRUE(a.elector.Check(hours(1)).ok());
+        (void)a.elector.leading();
+        (void)a.elector.transitions();
+      }
+    });
+  }
+  a.Start();
+  ASSERT_TRUE(AdvanceUntil(clock_, milliseconds(500), seconds(5), [&] { return a.Leads(); }));
+  a.elector.Stop();
+  over = true;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace holdfast::storage {
+namespace holdfast::kube {
 
 class ConnectionQueue final : public httplib::TaskQueue {
  public:
@@ -18,16 +18,17 @@ class ConnectionQueue final : public httplib::TaskQueue {
   // Waits while max_waiting connections wait for a thread: the rest stays in the kernel's backlog.
   void enqueue(std::function<void()> serve) override;
   void shutdown() override;
+  size_t waiting() const;  // connections that no thread serves yet
 
  private:
   void Run();
 
   const size_t max_waiting_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool closing_ = false;
   std::vector<std::thread> threads_;
 };
 
-}  // namespace holdfast::storage
+}  // namespace holdfast::kube

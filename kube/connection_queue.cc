@@ -1,6 +1,6 @@
-#include "storage/server/connection_queue.h"
+#include "kube/connection_queue.h"
 
-namespace holdfast::storage {
+namespace holdfast::kube {
 
 ConnectionQueue::ConnectionQueue(size_t threads, size_t max_waiting) : max_waiting_(max_waiting) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -22,6 +22,11 @@ void ConnectionQueue::shutdown() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+size_t ConnectionQueue::waiting() const {
+  std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
 void ConnectionQueue::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -36,4 +41,4 @@ void ConnectionQueue::Run() {
   }
 }
 
-}  // namespace holdfast::storage
+}  // namespace holdfast::kube
