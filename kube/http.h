@@ -47,27 +47,25 @@ class Transport {
 
 struct TransportOptions {
   // A connection on which requests run and no byte came for `silence` is asked for an answer; with none after `answer` more it is dead.
-  struct Liveness {
-    Duration silence, answer;
-  };
-  Liveness calls{std::chrono::seconds(2), std::chrono::seconds(3)};
-  Liveness streams{std::chrono::seconds(30), std::chrono::seconds(15)};  // as client-go
-  std::string liveness_path = "/version";                                // any answer to GET will do
-  Duration connect_timeout = std::chrono::seconds(10);                   // TCP and TLS
-  Duration idle_connection = std::chrono::seconds(90);                   // an unused one is closed then
-  Duration recheck_files = std::chrono::seconds(5);                      // tokens, certificates, CAs
+  // These are for streams, as in client-go; for calls it is a fifth and three tenths of the shortest timeout among them (at least 1 s, at
+  // most these), so that a call on a dead connection fails when half its time is left.
+  Duration silence = std::chrono::seconds(30), answer = std::chrono::seconds(15);
+  // Any answer to GET will do. This one is exempt from the API server's priorities and does not wait for etcd; "": never ask.
+  std::string liveness_path = "/livez?exclude=etcd";
+  Duration connect_timeout = std::chrono::seconds(10);  // TCP and TLS
+  Duration idle_connection = std::chrono::seconds(90);  // an unused one is closed then
+  Duration recheck_files = std::chrono::seconds(5);     // tokens, certificates, CAs
 };
 
 // libcurl on one thread of its own (loop.h). TLS and credentials come from `config`, also for whole URLs. What holds:
-// - Connections. With HTTP/2, streams share connections and so do calls (Send), up to 90 on each; the two kinds never meet, nor do they
-// meet
-//   Sends that allow more than 64 MiB, which go with the streams: neither a watch nor a long list can be in the way of a lease renewal.
-//   HTTP/1.1 has one connection for each running request. Idle connections are kept and used again.
+// - Connections. With HTTP/2, streams share connections and so do calls (Send), up to 90 on each. The two kinds never meet, and a Send that
+//   allows more than 64 MiB goes with the streams: neither a watch nor a long list can be in the way of a lease renewal. HTTP/1.1 has one
+//   connection for each running request. Idle connections are kept and used again.
 // - Dead peers. TCP_USER_TIMEOUT and keepalive (30 s) find those that acknowledge nothing. Where something still acknowledges (a load
 //   balancer, a stopped server), an HTTP/2 connection that owes answers and says nothing is asked `liveness_path`, for libcurl 7.88 has no
 //   PING on a multi handle; when that is not answered either, everything on it fails with kUnavailable and the next request goes to a new
-//   connection. So a call that is stuck on a dead connection fails after 5 s: a lease with a renew deadline of 10 s has time to try again.
-//   A call whose deadline passes without a byte from its connection also makes the next one take a new connection.
+//   connection. So a lease with a renew deadline of 10 s loses 5 s to a dead connection and has time to try again. A call whose deadline
+//   passes without a byte from its connection also makes the next one take a new connection.
 // - Retries. A GET may be sent again when a kept connection turns out to be closed; a request with a body never is. A 401 makes the token
 //   file be read, and when the token is a new one the request is sent once more; nothing else is retried here.
 // - Rotation. Token, CA and client certificate files are looked at every `recheck_files`. After a change new requests get new connections;

@@ -10,8 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr long kIdleConnections = 25;              // HTTP/1.1 only
-constexpr Duration kLongestSilence = seconds(30);  // between two probes of a connection that is silent and lives
+constexpr long kIdleConnections = 25;  // HTTP/1.1 only
 constexpr Duration kLongestWatchdog = seconds(10);
 
 MonoTime Now() { return Clock::Real().Mono(); }
@@ -22,7 +21,6 @@ Lane::Lane(EventLoop& loop, LaneKey key, const TransportOptions& options, std::f
     : loop_(loop),
       key_(std::move(key)),
       options_(options),
-      liveness_(key_.streams ? options.streams : options.calls),
       on_empty_(std::move(on_empty)),
       curl_timer_(loop, [this] { Act(CURL_SOCKET_TIMEOUT, 0); }),
       watchdog_(loop, [this] { Watchdog(); }),
@@ -51,7 +49,6 @@ void Lane::Start(std::shared_ptr<Exchange> exchange) {
   last_used_ = Now();
   // Silence counts from here: until now nothing was owed.
   if (running_.empty()) last_heard_ = last_used_;
-  silent_probes_ = 0;
   Exchange* started = exchange.get();
   running_.emplace(started, std::move(exchange));
   curl_multi_add_handle(multi_, started->easy());
@@ -136,7 +133,6 @@ void Lane::CollectDone() {
     const CURLcode code = message->data.result;
     Exchange* done = nullptr;
     curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &done);
-    if (done == probe_.get()) ++silent_probes_;
     if (std::shared_ptr<Exchange> taken = Take(done)) {
       any = true;
       taken->Complete(code);
@@ -145,16 +141,22 @@ void Lane::CollectDone() {
   if (any && running_.empty()) on_empty_();
 }
 
-Duration Lane::Silence() const {
-  Duration silence = liveness_.silence;
-  for (int i = 0; i < silent_probes_ && silence < kLongestSilence; ++i) silence *= 2;
-  return std::min(silence, std::max(kLongestSilence, liveness_.silence));
+// options_ with the silence and answer that suit what runs now.
+TransportOptions Lane::Patience() const {
+  TransportOptions patience = options_;
+  if (key_.streams) return patience;
+  for (const auto& [exchange, owned] : running_) {
+    const Duration timeout = exchange->order().request.timeout;
+    patience.silence = std::min(patience.silence, std::max<Duration>(timeout / 5, seconds(1)));
+    patience.answer = std::min(patience.answer, std::max<Duration>(timeout * 3 / 10, seconds(1)));
+  }
+  return patience;
 }
 
 // A request of our own beside the others, on their connection: HTTP/2's PING, as far as libcurl lets us.
 void Lane::Probe() {
   const Order& other = running_.begin()->second->order();
-  Order order{.request = {.timeout = liveness_.answer, .max_body_bytes = 1 << 20},
+  Order order{.request = {.timeout = options_.answer, .max_body_bytes = 1 << 20},
               .url = key_.origin + options_.liveness_path,
               .origin = key_.origin,
               .authorization = other.authorization,
@@ -187,7 +189,8 @@ void Lane::Watchdog() {
     if (last_heard_ <= exchange->started()) Retire();
     Cancel(exchange, exchange->OutOfTime());
   }
-  if (probe_ && probe_->Deadline() <= now) {
+  const TransportOptions patience = Patience();
+  if (probe_ && probe_->started() + patience.answer <= now) {
     std::shared_ptr<Exchange> unanswered = Take(probe_.get());
     unanswered->Finish(unanswered->OutOfTime());
     if (last_heard_ <= unanswered->started()) {
@@ -197,16 +200,14 @@ void Lane::Watchdog() {
       return;
     }
   }
-  if (!running_.empty() && http2_ && !probe_ && !options_.liveness_path.empty()) {
-    const MonoTime due = last_heard_ + Silence();
-    if (due <= now) {
-      Probe();
-    } else {
-      next = std::min(next, due);
-    }
+  if (running_.empty()) return;
+  if (!probe_ && http2_ && !options_.liveness_path.empty() && last_heard_ + patience.silence <= now) Probe();
+  if (probe_) {
+    next = std::min(next, probe_->started() + patience.answer);
+  } else if (http2_) {
+    next = std::min(next, last_heard_ + patience.silence);
   }
-  if (probe_) next = std::min(next, probe_->Deadline());
-  if (!running_.empty()) watchdog_.Start(next - now);
+  watchdog_.Start(std::max<Duration>(next - now, milliseconds(1)));
 }
 
 }  // namespace holdfast::kube

@@ -58,12 +58,11 @@ class Lane {
   std::shared_ptr<Exchange> Take(Exchange* exchange);
   void Watchdog();
   void Probe();
-  Duration Silence() const;
+  TransportOptions Patience() const;
 
   EventLoop& loop_;
   const LaneKey key_;
   const TransportOptions options_;
-  const TransportOptions::Liveness liveness_;
   const std::function<void()> on_empty_;
   CURLM* multi_ = curl_multi_init();
   std::map<int, std::unique_ptr<EventLoop::Socket>> sockets_;
@@ -71,7 +70,6 @@ class Lane {
   std::map<Exchange*, std::shared_ptr<Exchange>> running_;  // without the probe
   std::shared_ptr<Exchange> probe_;                         // asks whether the connection lives; null: nobody asks
   bool retired_ = false, http2_ = false;
-  int silent_probes_ = 0;  // answered since the last request began
   MonoTime last_heard_, last_used_;
 };
 

@@ -1,5 +1,8 @@
 // The transport against a real API server with a bad network between them.
-#include <future>
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <random>
 
 #include "base/file.h"
 #include "kube/lease.h"
@@ -38,6 +41,14 @@ class TransportTest : public KubeTest {
   }
   void Touch(const std::string& value) {
     ASSERT_TRUE(client_.Patch(kConfigMaps, ns_, "a", PatchType::kMerge, {{"data", {{"key", value}}}}).ok());
+  }
+  // Text of which gzip makes little.
+  static std::string Noise(size_t size) {
+    std::mt19937_64 random(size);
+    std::string text(size, 'x');
+    for (char& c : text) c = static_cast<char>('0' + random() % 64);
+    std::replace(text.begin(), text.end(), '\\', 'x');
+    return text;
   }
   std::string dir_ = ::testing::TempDir() + "holdfast-transport-XXXXXX";
 };
@@ -101,7 +112,8 @@ TEST_F(TransportTest, FindsADeadConnectionUnderACallAndTakesAnotherForTheNext) {
   ASSERT_TRUE(read.ok());
   proxy.FreezeOpen();
   MonoTime start = Clock::Real().Mono();
-  Status write = client.Update(kConfigMaps, ns_, "a", *read).status();
+  const CallOptions ten_seconds{.timeout = seconds(10)};  // as a lease has
+  Status write = client.Update(kConfigMaps, ns_, "a", *read, ten_seconds).status();
   EXPECT_EQ(write.code(), Code::kUnavailable) << write.ToString();
   EXPECT_NE(write.message().find("connection is dead"), std::string::npos) << write.message();
   EXPECT_LT(Since(start), seconds(7));
@@ -111,7 +123,7 @@ TEST_F(TransportTest, FindsADeadConnectionUnderACallAndTakesAnotherForTheNext) {
   // A read is sent again by itself.
   proxy.FreezeOpen();
   start = Clock::Real().Mono();
-  EXPECT_TRUE(client.Get(kConfigMaps, ns_, "a").ok());
+  EXPECT_TRUE(client.Get(kConfigMaps, ns_, "a", ten_seconds).ok());
   EXPECT_LT(Since(start), seconds(8));
 }
 
@@ -126,11 +138,9 @@ TEST_F(TransportTest, KeepsALeaseWhenItsConnectionDies) {
       client, options, [](int64_t) {}, [&] { ++stopped; });
   elector.Start();
   ASSERT_TRUE(Eventually([&] { return elector.leading(); }));
-  for (int i = 0; i < 2; ++i) {
-    proxy.FreezeOpen();
-    for (MonoTime start = Clock::Real().Mono(); Since(start) < seconds(9); Clock::Real().Sleep(milliseconds(50), {})) {
-      ASSERT_TRUE(elector.leading()) << "round " << i;
-    }
+  proxy.FreezeOpen();
+  for (MonoTime start = Clock::Real().Mono(); Since(start) < seconds(12); Clock::Real().Sleep(milliseconds(50), {})) {
+    ASSERT_TRUE(elector.leading());
   }
   EXPECT_EQ(stopped, 0);
 }
@@ -138,7 +148,8 @@ TEST_F(TransportTest, KeepsALeaseWhenItsConnectionDies) {
 TEST_F(TransportTest, FindsADeadConnectionUnderAQuietStreamAndLeavesALiveOneAlone) {
   FaultProxy proxy(Upstream(), FaultProxy::Mode::kRelay);
   TransportOptions options;
-  options.streams = {.silence = milliseconds(300), .answer = milliseconds(700)};
+  options.silence = milliseconds(300);
+  options.answer = milliseconds(700);
   std::unique_ptr<Transport> transport = MakeCurlTransport(proxy.config(), options);
   Reader reader(*transport, Watch());
   ASSERT_TRUE(Eventually([&] { return reader.Has("ADDED"); }));
@@ -151,11 +162,7 @@ TEST_F(TransportTest, FindsADeadConnectionUnderAQuietStreamAndLeavesALiveOneAlon
 }
 
 TEST_F(TransportTest, AStuckReaderIsInNobodysWay) {
-  std::string value;  // gzip makes little of it
-  for (uint64_t x = 1; value.size() < 900'000; x = x * 6364136223846793005u + 1442695040888963407u)
-    value += static_cast<char>('!' + ((x >> 40) % 90) % 58);
-  for (char& c : value) c = c == '"' || c == '\\' ? 'x' : c;
-  for (int i = 0; i < 30; ++i) ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("big-" + std::to_string(i), value)).ok());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("big-" + std::to_string(i), Noise(900'000))).ok());
   FaultProxy proxy(Upstream(), FaultProxy::Mode::kRelay);
   std::shared_ptr<Transport> transport = MakeCurlTransport(proxy.config());
   Client client(transport);
@@ -193,11 +200,11 @@ TEST_F(TransportTest, AStuckReaderIsInNobodysWay) {
   slow.join();
   Result<Json> list = ParseJson(got);
   ASSERT_TRUE(list.ok()) << list.status().ToString();
-  EXPECT_EQ(GetArray(*list, {"items"}).size(), 31u);
+  EXPECT_EQ(GetArray(*list, {"items"}).size(), 11u);
 }
 
 TEST_F(TransportTest, ReadsAgainWhatWasCutInTheMiddle) {
-  ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("big", std::string(300'000, 'x'))).ok());
+  ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("big", Noise(300'000))).ok());
   FaultProxy proxy(Upstream(), FaultProxy::Mode::kRelay);
   Client client(MakeCurlTransport(proxy.config()));
   proxy.CutAfter(20'000);
