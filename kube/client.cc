@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kPageSize = 500;
-constexpr int kMaxTries = 10;
+constexpr int kMaxRetries = 10;  // as client-go
 constexpr size_t kMaxUnpagedListBytes = size_t{512} << 20;
 
 std::string Query(std::vector<std::pair<std::string, std::string>> parameters) {
@@ -48,33 +48,39 @@ HttpRequest WithBody(std::string method, std::string path, const Json& body, std
   return request;
 }
 
+// How long the server asks us to wait before the same request may be tried again; nothing when the answer is one to hand on.
+std::optional<Duration> RetryOnAnswer(const HttpResponse& response, bool retry_on_429) {
+  const bool busy = response.status == 429 ? retry_on_429 : response.status >= 500 && response.status <= 599;
+  if (!busy) return std::nullopt;
+  std::optional<Duration> after = RetryAfter(response);
+  if (after) after = std::max<Duration>(*after, milliseconds(100));
+  return after;
+}
+
 // Sends until there is an answer to hand on, within options.timeout from now on.
 Result<HttpResponse> SendWithRetries(Transport& transport, Clock& clock, HttpRequest request, const CallOptions& options,
-                                     bool honour_retry_after) {
+                                     bool retry_on_429) {
   request.headers.try_emplace("accept", "application/json");
   const MonoTime deadline = clock.Mono() + options.timeout;
   Duration pause = milliseconds(100);
-  for (int tries = 1;; ++tries) {
+  for (int retries = 0;; ++retries) {
     request.timeout = std::max<Duration>(deadline - clock.Mono(), milliseconds(1));
     Result<HttpResponse> response = transport.Send(request, options.stop);
-    Duration wait{0};
+    std::optional<Duration> wait;
     if (response.ok()) {
-      std::optional<Duration> after = RetryAfter(*response);
-      if (response->status != 429 || !after || !honour_retry_after) return response;
-      wait = std::max<Duration>(*after, milliseconds(100));
-    } else {
-      if (response.status().code() != Code::kUnavailable || request.method != "GET") return response;
+      wait = RetryOnAnswer(*response, retry_on_429);
+    } else if (response.status().code() == Code::kUnavailable && request.method == "GET") {
       wait = pause;
       pause = std::min<Duration>(pause * 2, seconds(2));
     }
-    if (tries == kMaxTries || clock.Mono() + wait >= deadline) return response;
-    if (!clock.Sleep(wait, options.stop)) return Status(Code::kCancelled, request.method + " " + request.path + ": cancelled");
+    if (!wait || retries == kMaxRetries || clock.Mono() + *wait >= deadline) return response;
+    if (!clock.Sleep(*wait, options.stop)) return Status(Code::kCancelled, request.method + " " + request.path + ": cancelled");
   }
 }
 
-Result<Json> Call(Transport& transport, Clock& clock, HttpRequest request, const CallOptions& options, bool honour_retry_after = true) {
+Result<Json> Call(Transport& transport, Clock& clock, HttpRequest request, const CallOptions& options, bool retry_on_429 = true) {
   const std::string what = request.method + " " + request.path.substr(0, request.path.find('?'));
-  Result<HttpResponse> response = SendWithRetries(transport, clock, std::move(request), options, honour_retry_after);
+  Result<HttpResponse> response = SendWithRetries(transport, clock, std::move(request), options, retry_on_429);
   if (!response.ok()) return response.status();
   if (response->status < 200 || response->status > 299) return ApiError(*response, what);
   auto type = response->headers.find("content-type");
@@ -175,7 +181,7 @@ Status Client::Evict(const std::string& ns, const std::string& pod, const Delete
   body["deleteOptions"] = DeleteBody(del);
   std::string path = kPods.Path(ns, pod, "eviction") + Query({{"dryRun", options.dry_run ? "All" : ""}});
   // Whoever evicts decides when to try again: meanwhile a pod may have to be thawed.
-  return Call(*transport_, clock_, WithBody("POST", std::move(path), body), options, /*honour_retry_after=*/false).status();
+  return Call(*transport_, clock_, WithBody("POST", std::move(path), body), options, /*retry_on_429=*/false).status();
 }
 
 Result<Json> Client::Raw(const HttpRequest& request, const CallOptions& options) { return Call(*transport_, clock_, request, options); }

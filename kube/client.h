@@ -1,7 +1,8 @@
 // A Kubernetes client: verbs on resources, JSON in and out, errors as Status. Thread-safe. A 409 is kConflict (or kAlreadyExists when
-// reason says so), 404 kNotFound, 410 kGone, 403 kPermissionDenied, 401 kUnauthenticated, 422 and 400 kInvalidArgument, 429
-// kResourceExhausted, 5xx kUnavailable; the message is the server's. GETs are retried on network failure within the request's deadline;
-// 429 with Retry-After is honoured for every verb but Evict; nothing else is retried.
+// reason says so), 404 kNotFound (kFailedPrecondition when the server does not serve the kind at all), 410 kGone, 403 kPermissionDenied,
+// 401 kUnauthenticated, 422 and 400 kInvalidArgument, 429 kResourceExhausted, 5xx kUnavailable; the message is the server's, and what to do
+// about it where we know (api_error.h). Within the call's timeout and up to 10 times: GETs are retried after a network failure; every verb
+// is retried after an answer 429 or 5xx with Retry-After, when the server says, but Evict not after 429. Nothing else is retried.
 #pragma once
 
 #include <functional>

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "kube/base64.h"
+#include "kube/pem.h"
 
 namespace holdfast::kube {
 namespace {
@@ -75,19 +76,25 @@ std::string Absolute(const Entry& entry, const std::string& path) {
   return entry.dir + "/" + path;
 }
 
-// "<key>-data" in base64 wins over the file that "<key>" names, as in kubectl.
-Result<std::string> DataOrFile(const Entry& entry, const std::string& key) {
+struct PemSource {
+  std::string pem;
+  std::string file;  // empty: `pem` stood in the kubeconfig itself
+};
+
+// "<key>-data" in base64 wins over the file that "<key>" names, as in kubectl. Empty: neither is there.
+Result<PemSource> ReadPem(const Entry& entry, const std::string& key) {
   std::string data = Text(entry.value, (key + "-data").c_str());
   if (!data.empty()) {
     auto decoded = DecodeBase64(data);
     if (!decoded) return Status(Code::kInvalidArgument, "kubeconfig " + entry.file + ": " + key + "-data is not base64");
-    return std::move(*decoded);
+    return PemSource{std::move(*decoded), ""};
   }
   std::string path = Absolute(entry, Text(entry.value, key.c_str()));
-  if (path.empty()) return std::string();
+  if (path.empty()) return PemSource();
   Result<std::string> text = ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return text.status().With("kubeconfig " + entry.file + ": " + key);
-  return text;
+  if (text->empty()) return Status(Code::kInvalidArgument, "kubeconfig " + entry.file + ": " + key + " " + path + " is empty");
+  return PemSource{std::move(*text), path};
 }
 
 Status RefuseUnsupportedUser(const std::string& name, const Entry& user) {
@@ -121,21 +128,30 @@ Status ReadCluster(const std::string& name, const Entry& cluster, ClientConfig* 
     if (Has(cluster.value, key)) return {Code::kUnsupported, where + "sets " + key + ", which Holdfast does not support; remove it"};
   }
   config->insecure_skip_tls_verify = Text(cluster.value, "insecure-skip-tls-verify") == "true";
-  if (Text(cluster.value, "certificate-authority-data").empty()) {
-    config->ca_file = Absolute(cluster, Text(cluster.value, "certificate-authority"));
-    return Status::Ok();
+  HF_ASSIGN_OR_RETURN(PemSource ca, ReadPem(cluster, "certificate-authority"));
+  if (!ca.pem.empty()) {
+    Status valid = CheckCertificates(ca.pem);
+    if (!valid.ok()) return valid.With(where + "certificate-authority" + (ca.file.empty() ? "-data" : " " + ca.file));
   }
-  HF_ASSIGN_OR_RETURN(config->ca_pem, DataOrFile(cluster, "certificate-authority"));
+  (ca.file.empty() ? config->ca_pem : config->ca_file) = ca.file.empty() ? ca.pem : ca.file;
   return Status::Ok();
 }
 
 Status ReadUser(const std::string& name, const Entry& user, ClientConfig* config) {
   HF_RETURN_IF_ERROR(RefuseUnsupportedUser(name, user));
-  HF_ASSIGN_OR_RETURN(config->client_certificate_pem, DataOrFile(user, "client-certificate"));
-  HF_ASSIGN_OR_RETURN(config->client_key_pem, DataOrFile(user, "client-key"));
-  if (config->client_certificate_pem.empty() != config->client_key_pem.empty()) {
-    return {Code::kInvalidArgument, "kubeconfig " + user.file + ": user \"" + name + "\" needs both client-certificate and client-key"};
+  const std::string where = "kubeconfig " + user.file + ": user \"" + name + "\"";
+  HF_ASSIGN_OR_RETURN(PemSource certificate, ReadPem(user, "client-certificate"));
+  HF_ASSIGN_OR_RETURN(PemSource key, ReadPem(user, "client-key"));
+  if (certificate.pem.empty() != key.pem.empty()) {
+    return {Code::kInvalidArgument, where + " needs both client-certificate and client-key"};
   }
+  if (!certificate.pem.empty()) {
+    Status pair = CheckKeyPair(certificate.pem, key.pem);
+    if (!pair.ok()) return pair.With(where);
+  }
+  (certificate.file.empty() ? config->client_certificate_pem : config->client_certificate_file) =
+      certificate.file.empty() ? certificate.pem : certificate.file;
+  (key.file.empty() ? config->client_key_pem : config->client_key_file) = key.file.empty() ? key.pem : key.file;
   config->token = Text(user.value, "token");
   config->token_file = Absolute(user, Text(user.value, "tokenFile"));
   config->username = Text(user.value, "username");

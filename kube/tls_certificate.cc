@@ -1,21 +1,14 @@
 #include "kube/tls_certificate.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 
+#include "kube/openssl_owned.h"
+
 namespace holdfast::kube {
 namespace {
-
-struct Free {
-  void operator()(X509* x) const { X509_free(x); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-template <class T>
-using Owned = std::unique_ptr<T, Free>;
 
 Status Invalid(const std::string& what) {
   unsigned long error = ERR_get_error();
@@ -24,9 +17,6 @@ Status Invalid(const std::string& what) {
   ERR_clear_error();
   return {Code::kInvalidArgument, what + (error != 0 ? std::string(": ") + text : "")};
 }
-
-// Never ask on the terminal for the password of an encrypted key.
-int NoPassword(char*, int, int, void*) { return -1; }
 
 }  // namespace
 
@@ -61,12 +51,11 @@ TlsServerState::~TlsServerState() = default;
 
 Status TlsServerState::SetCertificate(const std::string& chain_pem, const std::string& key_pem) {
   auto fresh = std::make_shared<Certificate>();
-  Owned<BIO> chain(BIO_new_mem_buf(chain_pem.data(), static_cast<int>(chain_pem.size())));
+  Owned<BIO> chain = PemReader(chain_pem);
   while (X509* x = PEM_read_bio_X509(chain.get(), nullptr, NoPassword, nullptr)) fresh->chain.emplace_back(x);
   if (fresh->chain.empty()) return Invalid("the server certificate is not PEM");
   ERR_clear_error();  // the end of the chain is reported as an error
-  Owned<BIO> key(BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())));
-  fresh->key.reset(PEM_read_bio_PrivateKey(key.get(), nullptr, NoPassword, nullptr));
+  fresh->key.reset(PEM_read_bio_PrivateKey(PemReader(key_pem).get(), nullptr, NoPassword, nullptr));
   if (!fresh->key) return Invalid("the server's private key is not PEM without a password");
   if (X509_check_private_key(fresh->chain[0].get(), fresh->key.get()) != 1)
     return Invalid("the private key is not that of the server certificate");

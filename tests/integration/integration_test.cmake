@@ -2,7 +2,7 @@
 # ctest test, because its tests share one API server, which takes seconds to start.
 include_guard(GLOBAL)
 if(HOLDFAST_TESTS)
-  add_library(holdfast_test_api_server STATIC ${CMAKE_CURRENT_LIST_DIR}/api_server.cc)
+  add_library(holdfast_test_api_server STATIC ${CMAKE_CURRENT_LIST_DIR}/api_server.cc ${CMAKE_CURRENT_LIST_DIR}/fault_proxy.cc)
   target_link_libraries(holdfast_test_api_server PUBLIC holdfast_kube)
   target_precompile_headers(holdfast_test_api_server REUSE_FROM holdfast_base)
 endif()

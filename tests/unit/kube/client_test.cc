@@ -38,7 +38,7 @@ TEST(Client, MapsEveryAnswerToItsCode) {
     f.transport->SetAnswer([&](const HttpRequest&) { return Failure(c.http, c.reason, "because"); });
     Status status = f.client.Get(kConfigMaps, "ns", "a").status();
     EXPECT_EQ(status.code(), c.code) << c.http << c.reason;
-    EXPECT_EQ(status.message(), "because");
+    EXPECT_TRUE(status.message().starts_with("because")) << status.message();
     EXPECT_EQ(f.transport->sent().size(), 1u) << c.http;
   }
 }
@@ -50,35 +50,94 @@ TEST(Client, SaysSomethingWhenTheAnswerIsNotAStatus) {
             "GET /api/v1/namespaces/ns/configmaps/a: HTTP 502: <html> bad gateway");
 }
 
+HttpResponse Busy(int code, const std::string& seconds) {
+  HttpResponse busy = Failure(code, "Busy");
+  busy.headers["retry-after"] = seconds;
+  return busy;
+}
+
 TEST(Client, WaitsAsLongAsTheServerAsksAndRetries) {
+  for (int code : {429, 500, 502, 503, 504}) {
+    Fixture f;
+    std::atomic<int> calls{0};
+    f.transport->SetAnswer(
+        [&](const HttpRequest&) -> Result<HttpResponse> { return ++calls > 1 ? JsonAnswer(201, Json::object()) : Busy(code, "2"); });
+    Status status(Code::kInternal, "not back");
+    std::jthread caller([&] { status = f.client.Create(kConfigMaps, "ns", {{"metadata", {{"name", "a"}}}}).status(); });
+    while (f.clock.waiters() == 0) std::this_thread::yield();
+    f.clock.Advance(seconds(1));
+    EXPECT_EQ(calls, 1);
+    f.clock.Advance(seconds(1));
+    caller.join();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(calls, 2);
+  }
+}
+
+// An answer without Retry-After, and one that is no 429 or 5xx, is handed on.
+TEST(Client, RetriesNoAnswerUnlessTheServerAsks) {
+  struct {
+    int code;
+    const char* retry_after;
+  } const cases[] = {{429, ""}, {500, ""}, {503, ""}, {503, "soon"}, {503, "-1"}, {409, "1"}, {403, "1"}, {200, "1"}};
+  for (const auto& c : cases) {
+    Fixture f;
+    f.transport->SetAnswer([&](const HttpRequest&) { return Busy(c.code, c.retry_after); });
+    (void)f.client.Get(kConfigMaps, "ns", "a").status();
+    EXPECT_EQ(f.transport->sent().size(), 1u) << c.code << " " << c.retry_after;
+  }
+}
+
+TEST(Client, GivesUpAfterTenRetries) {
+  for (bool network : {false, true}) {
+    Fixture f;
+    f.transport->SetAnswer([&](const HttpRequest&) -> Result<HttpResponse> {
+      if (network) return Status(Code::kUnavailable, "connection refused");
+      return Busy(503, "1");
+    });
+    Status status;
+    std::atomic<bool> back{false};
+    std::jthread caller([&] {
+      status = f.client.Get(kConfigMaps, "ns", "a", {.timeout = std::chrono::hours(1)}).status();
+      back = true;
+    });
+    EXPECT_TRUE(AdvanceUntil(f.clock, seconds(1), std::chrono::minutes(5), [&] { return back.load(); }));
+    caller.join();
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_EQ(f.transport->sent().size(), 11u);
+  }
+}
+
+TEST(Client, StopsWaitingWhenItIsCancelled) {
   Fixture f;
-  std::atomic<int> calls{0};
-  f.transport->SetAnswer([&](const HttpRequest&) -> Result<HttpResponse> {
-    if (++calls > 1) return JsonAnswer(201, Json::object());
-    HttpResponse busy = Failure(429, "TooManyRequests");
-    busy.headers["retry-after"] = "2";
-    return busy;
-  });
-  Status status(Code::kInternal, "not back");
-  std::jthread caller([&] { status = f.client.Create(kConfigMaps, "ns", {{"metadata", {{"name", "a"}}}}).status(); });
+  f.transport->SetAnswer([](const HttpRequest&) { return Busy(503, "20"); });
+  std::stop_source stop;
+  Status status;
+  std::jthread caller([&] { status = f.client.Get(kConfigMaps, "ns", "a", {.stop = stop.get_token()}).status(); });
   while (f.clock.waiters() == 0) std::this_thread::yield();
-  f.clock.Advance(seconds(1));
-  EXPECT_EQ(calls, 1);
-  f.clock.Advance(seconds(1));
+  stop.request_stop();
   caller.join();
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(status.code(), Code::kCancelled);
+  EXPECT_EQ(f.transport->sent().size(), 1u);
 }
 
 TEST(Client, DoesNotWaitBeyondItsDeadline) {
   Fixture f;
-  f.transport->SetAnswer([](const HttpRequest&) {
-    HttpResponse busy = Failure(429, "TooManyRequests");
-    busy.headers["retry-after"] = "60";
-    return busy;
-  });
+  f.transport->SetAnswer([](const HttpRequest&) { return Busy(429, "60"); });
   EXPECT_EQ(f.client.Get(kConfigMaps, "ns", "a", {.timeout = seconds(30)}).status().code(), Code::kResourceExhausted);
   EXPECT_EQ(f.transport->sent().size(), 1u);
+}
+
+TEST(Client, GivesEachTryWhatIsLeftOfItsTime) {
+  Fixture f;
+  f.transport->SetAnswer(
+      [&](const HttpRequest&) { return f.transport->sent().size() == 1 ? Busy(503, "10") : JsonAnswer(200, Json::object()); });
+  std::jthread caller([&] { EXPECT_TRUE(f.client.Get(kConfigMaps, "ns", "a", {.timeout = seconds(30)}).ok()); });
+  while (f.clock.waiters() == 0) std::this_thread::yield();
+  f.clock.Advance(seconds(10));
+  caller.join();
+  EXPECT_EQ(f.transport->sent()[0].timeout, seconds(30));
+  EXPECT_EQ(f.transport->sent()[1].timeout, seconds(20));
 }
 
 TEST(Client, NeverRetriesAnEviction) {
@@ -118,6 +177,41 @@ TEST(Client, RetriesOnlyReadsAfterANetworkFailure) {
     caller.join();
     EXPECT_EQ(status.ok(), read) << status.ToString();
     EXPECT_EQ(calls, read ? 2 : 1);
+  }
+}
+
+TEST(Client, SaysWhatToDoAboutARefusal) {
+  struct {
+    HttpResponse answer;
+    Code code;
+    const char* says;
+  } const cases[] = {
+      {Failure(403, "Forbidden", "pods is forbidden: User \"u\" cannot list resource \"pods\" in API group \"\" at the cluster scope"),
+       Code::kPermissionDenied,
+       "pods is forbidden: User \"u\" cannot list resource \"pods\" in API group \"\" at the cluster scope (allow it with a Role"},
+      {Failure(403, "Forbidden", "exceeded quota: q"), Code::kPermissionDenied, "exceeded quota: q"},
+      {Failure(401, "Unauthorized", "Unauthorized"), Code::kUnauthenticated,
+       "Unauthorized (the API server does not accept our token or certificate"},
+      {{.status = 401, .hint = "our client certificate /tls.crt expired"},
+       Code::kUnauthenticated,
+       "401 (our client certificate /tls.crt expired)"},
+      {{.status = 404, .body = "404 page not found\n"},
+       Code::kFailedPrecondition,
+       "GET /apis/example.com/v1/namespaces/ns/widgets/a: the API server does not serve widgets.example.com: is its "
+       "CustomResourceDefinition "
+       "installed? (kubectl get crd widgets.example.com)"},
+      {Failure(404, "NotFound", "the server could not find the requested resource"), Code::kFailedPrecondition,
+       "does not serve widgets.example.com"},
+      {Failure(404, "NotFound", "widgets.example.com \"a\" not found"), Code::kNotFound, "widgets.example.com \"a\" not found"},
+  };
+  const Resource widgets{"example.com", "v1", "widgets", "Widget", true};
+  for (const auto& c : cases) {
+    Fixture f;
+    f.transport->SetAnswer([&](const HttpRequest&) { return c.answer; });
+    Status status = f.client.Get(widgets, "ns", "a").status();
+    EXPECT_EQ(status.code(), c.code) << status.ToString();
+    EXPECT_NE(status.message().find(c.says), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "kube/base64.h"
+#include "tests/unit/kube/test_certificate.h"
 
 namespace holdfast::kube {
 namespace {
@@ -29,25 +30,28 @@ class Kubeconfig : public ::testing::Test {
   std::string dir_;
 };
 
-TEST_F(Kubeconfig, ReadsDataAndFiles) {
-  Write("key.pem", "KEY");
-  std::string path = WithUser("client-certificate-data: " + EncodeBase64("CERT") + ", client-key: key.pem",
-                              "server: 'https://api:6443/', certificate-authority: pki/ca.crt");
+TEST_F(Kubeconfig, ReadsDataAndRemembersFiles) {
+  const auto own = TestCertificate::Make("u", 1);
+  Write("key.pem", own.key_pem);
+  Write("ca.crt", own.certificate_pem);
+  std::string path = WithUser("client-certificate-data: " + EncodeBase64(own.certificate_pem) + ", client-key: key.pem",
+                              "server: 'https://api:6443/', certificate-authority: ca.crt");
   Result<ClientConfig> config = LoadKubeconfig(path);
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   EXPECT_EQ(config->server, "https://api:6443");
-  EXPECT_EQ(config->client_certificate_pem, "CERT");
-  EXPECT_EQ(config->client_key_pem, "KEY");
-  EXPECT_EQ(config->ca_file, dir_ + "/pki/ca.crt") << "relative paths start at the kubeconfig";
+  EXPECT_EQ(config->client_certificate_pem, own.certificate_pem);
+  EXPECT_EQ(config->client_key_file, dir_ + "/key.pem") << "relative paths start at the kubeconfig";
+  EXPECT_EQ(config->ca_file, dir_ + "/ca.crt");
   EXPECT_EQ(config->default_namespace, "team");
 }
 
 TEST_F(Kubeconfig, PrefersDataToFiles) {
+  const std::string ca = TestCertificate::Make("ca", 1).certificate_pem;
   std::string path =
-      WithUser("token: t", "server: https://api, certificate-authority: ca.crt, certificate-authority-data: " + EncodeBase64("CA"));
+      WithUser("token: t", "server: https://api, certificate-authority: ca.crt, certificate-authority-data: " + EncodeBase64(ca));
   Result<ClientConfig> config = LoadKubeconfig(path);
   ASSERT_TRUE(config.ok()) << config.status().ToString();
-  EXPECT_EQ(config->ca_pem, "CA");
+  EXPECT_EQ(config->ca_pem, ca);
   EXPECT_EQ(config->ca_file, "");
   EXPECT_EQ(config->token, "t");
 }
@@ -76,6 +80,32 @@ TEST_F(Kubeconfig, NamesWhatIsWrong) {
   EXPECT_EQ(LoadKubeconfig(WithUser("client-certificate-data: '***', client-key-data: x")).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(LoadKubeconfig(WithUser("client-certificate-data: " + EncodeBase64("CERT"))).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(LoadKubeconfig(WithUser("token: t", "server: api")).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(Kubeconfig, SaysInOneLineWhatIsWrongAndWhere) {
+  const auto one = TestCertificate::Make("one", 1), other = TestCertificate::Make("other", 2);
+  const std::string path = dir_ + "/config";
+  const auto user = [](const TestCertificate& certificate, const std::string& key) {
+    return "client-certificate-data: " + EncodeBase64(certificate.certificate_pem) + ", client-key-data: " + EncodeBase64(key);
+  };
+  struct {
+    std::string user, cluster, says;
+  } const cases[] = {
+      {"token: t", "server: https://api, certificate-authority-data: " + EncodeBase64("nonsense"), "no PEM certificate"},
+      {"token: t", "server: https://api, certificate-authority: none.crt", "none.crt"},
+      {user(one, other.key_pem), "server: https://api", "the client key is not that of the client certificate"},
+      {user(one, "nonsense"), "server: https://api", "the client key is not PEM"},
+      {"client-certificate: none.crt, client-key: none.key", "server: https://api", "none.crt"},
+      {"token: t", "server: 'api:6443'", "no server with https://"},
+  };
+  for (const auto& c : cases) {
+    const std::string said = LoadKubeconfig(WithUser(c.user, c.cluster)).status().message();
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+    EXPECT_NE(said.find(path), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+  }
+  const std::string broken = LoadKubeconfig(Write("broken", "a: b\n  - c: [\n")).status().message();
+  EXPECT_NE(broken.find("line 2"), std::string::npos) << broken;
 }
 
 TEST_F(Kubeconfig, MergesAListOfFilesAndTheFirstWins) {

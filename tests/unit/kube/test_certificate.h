@@ -1,10 +1,11 @@
-// A self-signed certificate for localhost, made in memory.
+// A self-signed certificate for localhost, made in memory. `valid` seconds from now; negative: it has expired so long ago.
 #pragma once
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <string>
 
 namespace holdfast::kube {
@@ -20,13 +21,13 @@ struct TestCertificate {
     return text;
   }
 
-  static TestCertificate Make(const std::string& common_name, long serial) {
+  static TestCertificate Make(const std::string& common_name, long serial, long valid = 3600) {
     EVP_PKEY* key = EVP_EC_gen("P-256");
     X509* x = X509_new();
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), serial);
-    X509_gmtime_adj(X509_getm_notBefore(x), -60);
-    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_gmtime_adj(X509_getm_notBefore(x), std::min(-60L, valid - 3600));
+    X509_gmtime_adj(X509_getm_notAfter(x), valid);
     X509_NAME* name = X509_get_subject_name(x);
     X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1, 0);
     X509_set_issuer_name(x, name);
