@@ -16,7 +16,7 @@ struct PodServerOptions {
   bool metadata_only = false;
 };
 
-// Serves pods, page by page or as a stream, until `ends` watches have ended; a watch ends with 410 when Expire was called.
+// Serves pods, page by page or as a stream. A watch ends with 410 after Expire.
 class PodServer final : public kube::Transport {
  public:
   explicit PodServer(PodServerOptions options) : options_(options) {}
