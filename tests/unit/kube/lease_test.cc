@@ -50,6 +50,8 @@ class LeaseServer {
     lease_ = nullptr;
   }
 
+  std::atomic<int> running{0};  // electors, each of them one thread
+
  private:
   std::mutex mutex_;
   Json lease_;
@@ -60,7 +62,8 @@ class LeaseServer {
 struct Elector {
   Elector(LeaseServer& server, Clock& clock, const std::string& identity, bool release = true, RuntimeMetrics* metrics = nullptr,
           uint64_t seed = 0)
-      : transport(std::make_shared<FakeTransport>([this, &server](const HttpRequest& request) -> Result<HttpResponse> {
+      : server(server),
+        transport(std::make_shared<FakeTransport>([this, &server](const HttpRequest& request) -> Result<HttpResponse> {
           if (cut) return Status(Code::kUnavailable, "no route to host");
           if (before) {
             if (auto instead = before(request)) return *instead;
@@ -78,6 +81,11 @@ struct Elector {
   void Start() {
     Status started = elector.Start();
     ASSERT_TRUE(started.ok()) << started.ToString();
+    ++server.running;
+  }
+  void Stop() {
+    elector.Stop();
+    --server.running;
   }
   // What it asked for, as "GET PUT PUT ".
   std::string Methods() const {
@@ -87,6 +95,7 @@ struct Elector {
   }
   // Leading, and its on_start has run.
   bool Leads() const { return elector.leading() && fence >= 0; }
+  LeaseServer& server;
   std::atomic<bool> cut{false};
   std::function<std::optional<Result<HttpResponse>>(const HttpRequest&)> before;  // set before Start
   std::function<void()> on_stop;
@@ -99,10 +108,10 @@ struct Elector {
 
 class Lease : public ::testing::Test {
  protected:
-  bool Until(Duration limit, const std::function<bool()>& ready) { return AdvanceUntil(clock_, milliseconds(500), limit, ready); }
+  bool Until(Duration limit, const std::function<bool()>& ready) { return Simulate(clock_, server_.running, limit, ready); }
   // Lets virtual time pass while nothing is expected to happen.
   void Pass(Duration duration) {
-    (void)AdvanceUntil(clock_, milliseconds(500), duration, [] { return false; });
+    (void)Until(duration, [] { return false; });
   }
   FakeClock clock_;
   LeaseServer server_;
@@ -157,7 +166,7 @@ TEST_F(Lease, IsReleasedAfterOnStop) {
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
   b.Start();
   Pass(seconds(3));
-  a.elector.Stop();
+  a.Stop();
   EXPECT_EQ(a.stops, 1);
   ASSERT_TRUE(Until(seconds(6), [&] { return b.Leads(); })) << "a released lease need not expire";
   EXPECT_GT(b.fence, a.fence);
@@ -167,7 +176,7 @@ TEST_F(Lease, IsNotReleasedWhenToldSo) {
   Elector a(server_, clock_, "a", /*release=*/false);
   a.Start();
   ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
-  a.elector.Stop();
+  a.Stop();
   EXPECT_EQ(server_.Holder(), "a");
 }
 
@@ -247,7 +256,7 @@ TEST_F(Lease, AReleasedOneHasASuccessorWithinASecond) {
   ASSERT_TRUE(Simulate(clock_, 1, seconds(5), [&] { return a.Leads(); }));
   b.Start();
   (void)Simulate(clock_, 2, seconds(5), [] { return false; });
-  a.elector.Stop();
+  a.Stop();
   const MonoTime released = clock_.Mono();
   ASSERT_TRUE(Simulate(clock_, 1, seconds(5), [&] { return b.Leads(); }));
   EXPECT_LE(clock_.Mono() - released, seconds(1));
@@ -298,7 +307,7 @@ TEST_F(Lease, IsReadAgainWhenARenewalWasRefusedAndThenRenewedWithoutReading) {
   EXPECT_EQ(a.fence, 0);
   EXPECT_EQ(MetricValue(registry, "leader_election_slowpath_total", {{"name", "l"}}), 1);
   EXPECT_EQ(MetricValue(registry, "leader_election_master_status", {{"name", "l"}}), 1);
-  a.elector.Stop();
+  a.Stop();
   EXPECT_EQ(MetricValue(registry, "leader_election_master_status", {{"name", "l"}}), 0);
 }
 
@@ -312,7 +321,7 @@ TEST_F(Lease, ItsReleaseIsTriedAgainAfterAConflict) {
   a.Start();
   ASSERT_TRUE(Eventually([&] { return a.Leads(); }));
   stopping = true;
-  a.elector.Stop();
+  a.Stop();
   EXPECT_TRUE(conflicted);
   EXPECT_EQ(server_.Holder(), "");
 }
@@ -335,7 +344,7 @@ TEST_F(Lease, IsReleasedThoughARenewalWasUnderWay) {
     ASSERT_TRUE(Eventually([&] { return a.Leads() && clock.waiters() == 1; }));
     armed = true;
     ASSERT_TRUE(AdvanceUntil(clock, milliseconds(500), seconds(5), [&] { return hanging.load(); }));
-    std::jthread stopper([&] { a.elector.Stop(); });
+    std::jthread stopper([&] { a.Stop(); });
     go_on = true;
     stopper.join();
     EXPECT_EQ(server.Holder(), "") << method;
@@ -430,7 +439,7 @@ TEST_F(LeaseCheck, MayBeAskedFromAnyThread) {
   }
   a.Start();
   ASSERT_TRUE(AdvanceUntil(clock_, milliseconds(500), seconds(5), [&] { return a.Leads(); }));
-  a.elector.Stop();
+  a.Stop();
   over = true;
 }
 
