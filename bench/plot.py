@@ -2,9 +2,9 @@
 
 from xml.sax.saxutils import escape
 
-WIDTH, MARGIN, COLUMNS = 460, 16, 2
+WIDTH, MARGIN, COLUMNS = 470, 16, 2
 TITLE, LINE, GAP = 20, 17, 14  # heights
-NAMES, VALUES = 160, 80  # widths to the left and right of the bars
+NAMES, VALUES = 175, 80  # widths to the left and right of the bars
 OURS, PEERS = "#1a6b8a", "#b8bec4"
 STYLE = "text{font:11px sans-serif;fill:#222}.t{font-weight:600}.v{fill:#555}.m{stroke:#c0392b;stroke-width:1.5;stroke-dasharray:3 2}.s{stroke:#444;stroke-width:1}"
 

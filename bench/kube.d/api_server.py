@@ -13,7 +13,8 @@ import urllib.request
 
 from processes import SERVER_CORE, Failure, write_kubeconfig
 
-BIN = pathlib.Path(os.environ.get("HOLDFAST_CLUSTER_BIN") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "holdfast-cluster" / "bin")
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+BIN = pathlib.Path(os.environ.get("HOLDFAST_CLUSTER_BIN") or CACHE / "holdfast-cluster" / "bin")
 
 
 def free_port():
@@ -51,8 +52,9 @@ class ApiServer:
     def _start(self, name, *flags):
         if not (BIN / name).exists():
             raise Failure(f"{BIN / name} is missing: make cluster-build")
+        argv = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(SERVER_CORE), BIN / name, *flags]
         with open(self.folder / f"{name}.log", "w") as log:
-            self.processes.append(subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(SERVER_CORE), BIN / name, *flags], stdout=log, stderr=log))
+            self.processes.append(subprocess.Popen(argv, stdout=log, stderr=log))
 
     def _wait_until_ready(self, limit=90):
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")

@@ -111,8 +111,8 @@ class Bench:
         with self.serve(1) as server, contender.start("admission", server.kubeconfig, "--port", port, "--certs", self.folder) as child:
             path = child.line()["path"]
             wait_for_port(port)
-            load = [self.replay, "load", "--url", f"https://127.0.0.1:{port}{path}", "--ca", self.folder / "ca.crt", "--rate", 500, "--connections", 50, "--seconds", 5]
-            with Child(load, SERVER_CORE) as generator:
+            load = ["--url", f"https://127.0.0.1:{port}{path}", "--ca", self.folder / "ca.crt", "--rate", 500, "--connections", 50, "--seconds", 5]
+            with Child([self.replay, "load", *load], SERVER_CORE) as generator:
                 result = generator.line()
             if result["errors"]:
                 raise Failure(f"{contender.name}: {result['errors']} of {len(result['latencies_us'])} admission requests failed")

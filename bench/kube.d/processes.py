@@ -26,7 +26,8 @@ class Child:
         self.argv = [str(a) for a in argv]
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            ["taskset", "-c", str(core), *self.argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env={**os.environ, **(env or {})}
+            ["taskset", "-c", str(core), *self.argv], env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
         )
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -137,7 +138,8 @@ def interleave(jobs, at_most=6):
                 job = next(jobs, None)
             if job is not None:
                 with contextlib.suppress(StopIteration):
-                    waiting.append((time.monotonic() + next(job), job))
+                    wait = next(job)
+                    waiting.append((time.monotonic() + wait, job))
             elif waiting:
                 waiting.sort(key=lambda w: w[0])
                 time.sleep(max(0, waiting[0][0] - time.monotonic()))

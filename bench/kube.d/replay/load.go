@@ -34,10 +34,10 @@ func load(flags *flag.FlagSet) {
 	body := admissionReview()
 	clients := make([]*http.Client, *connections)
 	for i := range clients {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxConnsPerHost: 1, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxConnsPerHost: 1}
 		clients[i] = &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		for range 4 { // connected and warm before the time counts
-			if err := ask(clients[i], *url, body); err != nil {
+			if err := review(clients[i], *url, body); err != nil {
 				log.Fatal(err)
 			}
 		}
@@ -52,7 +52,7 @@ func load(flags *flag.FlagSet) {
 			for i := c; i < total; i += *connections {
 				due := start.Add(time.Duration(i) * gap)
 				time.Sleep(time.Until(due))
-				if ask(client, *url, body) != nil {
+				if review(client, *url, body) != nil {
 					errors[c]++
 				}
 				latencies[i] = time.Since(due).Microseconds()
@@ -67,22 +67,22 @@ func load(flags *flag.FlagSet) {
 	print(map[string]any{"latencies_us": latencies, "errors": sum})
 }
 
-func ask(client *http.Client, url string, body []byte) error {
+func review(client *http.Client, url string, body []byte) error {
 	response, err := client.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	var review struct {
+	var answer struct {
 		Response struct {
 			Allowed bool `json:"allowed"`
 		} `json:"response"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&review); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		return err
 	}
 	io.Copy(io.Discard, response.Body)
-	if !review.Response.Allowed {
+	if !answer.Response.Allowed {
 		return fmt.Errorf("%s: not allowed", response.Status)
 	}
 	return nil
