@@ -23,7 +23,7 @@ constexpr Duration kSyncLimit = std::chrono::minutes(5);
 // A pod of which only the metadata is kept, and asked for where the informer can.
 struct PodMetadata {
   static const kube::Resource kResource;
-  static constexpr bool kMetadataOnly = true;
+  [[maybe_unused]] static constexpr bool kMetadataOnly = true;
   static PodMetadata FromJson(const Json& object) { return {kube::ObjectMeta::FromJson(object)}; }
   kube::ObjectMeta meta;
 };
@@ -72,7 +72,7 @@ Status Reconcile(const Context& context) {
   size_t done = 0;
   std::vector<int64_t> latencies_us;
   kube::Controller controller({.name = "bench", .workers = 1},
-                              [&](const std::string& key, std::stop_token) -> Result<kube::ReconcileResult> {
+                              [&](const std::string& key, const std::stop_token&) -> Result<kube::ReconcileResult> {
                                 const WallTime now = Clock::Real().Wall();
                                 if (done == 0) first = Clock::Real().Mono();
                                 const auto [ns, name] = kube::ObjectKey::Parse(key);

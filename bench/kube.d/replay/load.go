@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -25,16 +23,10 @@ func load(flags *flag.FlagSet) {
 	seconds := flags.Int("seconds", 5, "how long")
 	flags.Parse(os.Args[2:])
 
-	pem, err := os.ReadFile(*ca)
-	if err != nil {
-		log.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
 	body := admissionReview()
 	clients := make([]*http.Client, *connections)
 	for i := range clients {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxConnsPerHost: 1}
+		transport := &http.Transport{TLSClientConfig: trust(*ca), MaxConnsPerHost: 1} // not asked for HTTP/2, Go does not offer it
 		clients[i] = &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		for range 4 { // connected and warm before the time counts
 			if err := review(clients[i], *url, body); err != nil {

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -61,6 +63,17 @@ func listen() net.Listener {
 		log.Fatal(err)
 	}
 	return listener
+}
+
+// trust is for clients of a server whose CA is in `file`.
+func trust(file string) *tls.Config {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &tls.Config{RootCAs: roots}
 }
 
 func print(value any) {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,13 +21,7 @@ func seedPods(flags *flag.FlagSet) {
 	token := flags.String("token", "", "who we are")
 	objects := flags.Int("objects", 10000, "how many")
 	flags.Parse(os.Args[2:])
-	pem, err := os.ReadFile(*ca)
-	if err != nil {
-		log.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust(*ca), ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
 	kind := newKind("", "v1", "pods", "Pod", "pod.json")
 	start := time.Now()
 	var next atomic.Int64
