@@ -1,4 +1,4 @@
-"""Results of a benchmark: rows of values with their peers and bars, as bench/results/NAME.json and NAME.md."""
+"""Results of a benchmark: rows of values with their peers and bars, as bench/results/NAME.json, NAME.md and, if wanted, NAME.svg."""
 
 import json
 import os
@@ -6,6 +6,8 @@ import pathlib
 import platform
 import statistics
 import subprocess
+
+import plot as plots
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -30,7 +32,19 @@ def text(median, s):
     return f"{median}" if s["runs"] == 1 else f"{median} ({s['least']} to {s['most']})"
 
 
-def write(name, method, rows, versions=None):
+def show(rows):
+    """Prints the table, and returns it."""
+    table = ["| what | unit | Holdfast | beside it | bar | met |", "|---|---|---|---|---|---|"]
+    for r in rows:
+        beside = ", ".join(f"{peer}: {text(median, r['peer_spreads'][peer])}" for peer, median in r["peers"].items())
+        bar = "" if r["bar"] is None else r["bar"]
+        met = {None: "", True: "yes", False: "no"}[r["met"]]
+        table.append(f"| {r['what']} | {r['unit']} | {text(r['holdfast'], r['spread'])} | {beside} | {bar} | {met} |")
+    print("\n".join(table))
+    return table
+
+
+def write(name, method, rows, versions=None, plot=False):
     result = {
         "commit": subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip(),
         "machine": {"cores": len(os.sched_getaffinity(0)), "kernel": platform.release(), "load": round(os.getloadavg()[0], 1)},
@@ -38,14 +52,10 @@ def write(name, method, rows, versions=None):
         "method": method,
         "rows": rows,
     }
-    table = ["| what | unit | Holdfast | beside it | bar | met |", "|---|---|---|---|---|---|"]
-    for r in rows:
-        beside = ", ".join(f"{peer}: {text(median, r['peer_spreads'][peer])}" for peer, median in r["peers"].items())
-        bar = "" if r["bar"] is None else r["bar"]
-        met = {None: "", True: "yes", False: "no"}[r["met"]]
-        table.append(f"| {r['what']} | {r['unit']} | {text(r['holdfast'], r['spread'])} | {beside} | {bar} | {met} |")
     folder = ROOT / "bench" / "results"
     folder.mkdir(parents=True, exist_ok=True)
+    about = f"commit {result['commit'][:12]}"
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / f"{name}.md").write_text("\n".join(table) + f"\n\n{method}; commit {result['commit'][:12]}.\n")
-    print("\n".join(table))
+    (folder / f"{name}.md").write_text("\n".join(show(rows)) + f"\n\n{method}; {about}.\n")
+    if plot:
+        (folder / f"{name}.svg").write_text(plots.svg(f"bench/{name}, {about}: median, least to most; dashed: the bar", rows))

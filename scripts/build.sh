@@ -1,6 +1,7 @@
 #!/bin/bash
-# build.sh release|faults|test : configures and builds one flavour in build/<flavour>.
-# release: what users run. faults: the same with fault points. test: with the tests, AddressSanitizer, UBSan and fault points.
+# build.sh release|faults|test|tsan|bench [TARGET...]: configures and builds one flavour in build/<flavour>, or only these targets of it.
+# release: what users run. faults: the same with fault points. test: with the tests, AddressSanitizer, UBSan and fault points. bench: release
+# with what only a benchmark runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 case "$1" in
@@ -8,13 +9,14 @@ case "$1" in
   faults) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_FAULT_POINTS=ON" ;;
   test) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=address -DHOLDFAST_FAULT_POINTS=ON" ;;
   tsan) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=thread -DHOLDFAST_FAULT_POINTS=ON" ;;
-  *) echo "usage: $0 release|faults|test|tsan" >&2; exit 2 ;;
+  bench) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=ON" ;;
+  *) echo "usage: $0 release|faults|test|tsan|bench [TARGET...]" >&2; exit 2 ;;
 esac
 log=$root/build/$1.log
 mkdir -p "$root/build"
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$root/build/$1" -G Ninja $flags > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
-NINJA_STATUS="[%f/%t %es] " ninja -C "$root/build/$1" >> "$log" 2>&1 &
+NINJA_STATUS="[%f/%t %es] " ninja -C "$root/build/$1" "${@:2}" >> "$log" 2>&1 &
 ninja=$!
 while kill -0 $ninja 2>/dev/null; do
   for _ in $(seq 100); do if kill -0 $ninja 2>/dev/null; then sleep 0.2; else break; fi; done

@@ -1,0 +1,3 @@
+module holdfast.dev/bench/replay
+
+go 1.26
