@@ -136,7 +136,7 @@ TEST_F(TransportTest, KeepsALeaseWhenItsConnectionDies) {
   LeaseOptions options{.ns = ns_, .name = "lease", .identity = "a"};  // 15 s, 10 s, 2 s
   LeaderElector elector(
       client, options, [](int64_t) {}, [&] { ++stopped; });
-  elector.Start();
+  ASSERT_TRUE(elector.Start().ok());
   ASSERT_TRUE(Eventually([&] { return elector.leading(); }));
   proxy.FreezeOpen();
   for (MonoTime start = Clock::Real().Mono(); Since(start) < seconds(12); Clock::Real().Sleep(milliseconds(50), {})) {

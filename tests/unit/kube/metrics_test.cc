@@ -68,7 +68,7 @@ TEST_F(RequestMetrics, CountEachRequestByWhatBecameOfIt) {
 }
 
 TEST_F(RequestMetrics, CountAWatchOnceWhenItBeginsToAnswer) {
-  std::jthread watcher([&] { (void)transport_->Stream({.path = "/w"}, [](std::string_view) { return true; }, {}); });
+  std::jthread watcher([&] { (void)transport_->Stream({.path = "/w?watch=1"}, [](std::string_view) { return true; }, {}); });
   auto watch = inner_->WaitForWatch(0);
   ASSERT_TRUE(watch);
   EXPECT_EQ(Count("200", "GET"), -1);
@@ -81,7 +81,7 @@ TEST_F(RequestMetrics, CountAWatchOnceWhenItBeginsToAnswer) {
 }
 
 TEST_F(RequestMetrics, CountAWatchThatIsRefused) {
-  std::jthread watcher([&] { (void)transport_->Stream({.path = "/w"}, [](std::string_view) { return true; }, {}); });
+  std::jthread watcher([&] { (void)transport_->Stream({.path = "/w?watch=1"}, [](std::string_view) { return true; }, {}); });
   auto watch = inner_->WaitForWatch(0);
   ASSERT_TRUE(watch);
   watch->End(HttpResponse{.status = 410});
