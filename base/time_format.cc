@@ -9,7 +9,7 @@ namespace holdfast {
 namespace {
 
 std::string FormatSeconds(WallTime time, tm* parts) {
-  time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+  time_t seconds = std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
   gmtime_r(&seconds, parts);
   char text[32];
   strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", parts);
@@ -32,13 +32,20 @@ std::string FormatTime(WallTime time) {
 
 std::string FormatMicroTime(WallTime time) {
   tm parts;
-  auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count() % 1000000;
+  const auto since = time.time_since_epoch();
+  const auto micros = std::chrono::floor<std::chrono::microseconds>(since - std::chrono::floor<std::chrono::seconds>(since)).count();
   char fraction[16];
   snprintf(fraction, sizeof fraction, ".%06dZ", static_cast<int>(micros));
   return FormatSeconds(time, &parts) + fraction;
 }
 
 std::optional<WallTime> ParseTime(std::string_view text) {
+  // strptime takes fewer digits and blanks too.
+  constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:dd";
+  if (text.size() <= kShape.size() || text.size() > 64) return std::nullopt;
+  for (size_t i = 0; i < kShape.size(); ++i) {
+    if (kShape[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != kShape[i]) return std::nullopt;
+  }
   tm parts{};
   std::string copy(text);
   const char* rest = strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
@@ -50,6 +57,8 @@ std::optional<WallTime> ParseTime(std::string_view text) {
     for (; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) fraction += Duration((*rest - '0') * scale);
   }
   if (*rest != 'Z' || rest[1] != '\0') return std::nullopt;
+  // What nanoseconds in 64 bits can say: 1677 to 2262.
+  if (parts.tm_year < 1678 - 1900 || parts.tm_year > 2261 - 1900) return std::nullopt;
   return WallTime(std::chrono::seconds(timegm(&parts))) + fraction;
 }
 

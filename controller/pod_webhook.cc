@@ -80,17 +80,22 @@ bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage, Wa
   return false;
 }
 
+bool HasList(const Json& pod, const char* name) {
+  const Json* list = Find(pod, {"spec", name});
+  return list != nullptr && list->is_array();
+}
+
 void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& options, kube::JsonPatch* patch) {
   const Json gate = {{"name", api::kClaimGate}};
   const auto& gates = pod.scheduling_gates;
   if (std::find(gates.begin(), gates.end(), api::kClaimGate) == gates.end()) {
-    const bool has_list = Find(object, {"spec", "schedulingGates"}) != nullptr;
+    const bool has_list = HasList(object, "schedulingGates");
     patch->Add(has_list ? "/spec/schedulingGates/-" : "/spec/schedulingGates", has_list ? gate : Json::array({gate}));
   }
   const auto& inits = pod.init_containers;
   if (std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == kWaitContainer; })) return;
   const Json container = WaitContainer(options, pod);
-  const bool has_list = Find(object, {"spec", "initContainers"}) != nullptr;
+  const bool has_list = HasList(object, "initContainers");
   patch->Add(has_list ? "/spec/initContainers/0" : "/spec/initContainers", has_list ? container : Json::array({container}));
 }
 
@@ -100,6 +105,8 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   kube::AdmissionResponse response;
   if (request.operation != "CREATE" || request.resource.plural != "pods" || !request.subresource.empty()) return response;
   const Json& object = request.object;
+  const Json* spec = Find(object, {"spec"});
+  if (spec == nullptr || !spec->is_object()) return response;  // the API server sends none such
   kube::JsonPatch patch;
   DropRestoreAnnotations(object, &patch);
   auto done = [&] {

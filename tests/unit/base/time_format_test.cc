@@ -41,5 +41,18 @@ TEST(Duration, WritesWhatPeopleWrite) {
   EXPECT_EQ(FormatDuration(250ms), "250ms");
 }
 
+TEST(TimeFormat, FractionsBefore1970AreReadAsTheyWereWritten) {
+  const auto time = ParseTime("1884-01-02T05:04:00.000406Z");
+  ASSERT_TRUE(time);
+  EXPECT_EQ(FormatMicroTime(*time), "1884-01-02T05:04:00.000406Z");
+}
+
+TEST(TimeFormat, YearsThatNanosecondsCannotCountReadAsNothing) {
+  EXPECT_FALSE(ParseTime("0002-01-02T03:04:05Z"));
+  EXPECT_FALSE(ParseTime("1600-01-02T03:04:05Z"));
+  EXPECT_FALSE(ParseTime("9999-12-31T23:59:59Z"));
+  EXPECT_TRUE(ParseTime("2261-12-31T23:59:59Z"));
+}
+
 }  // namespace
 }  // namespace holdfast
