@@ -3,7 +3,7 @@
 #include "kube/admission_review.h"
 #include "tests/unit/reconcilers/world.h"
 
-using namespace holdfast;                       // NOLINT(google-build-using-namespace)
+using namespace holdfast;                        // NOLINT(google-build-using-namespace)
 using namespace holdfast::reconcilers::testing;  // NOLINT(google-build-using-namespace)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
