@@ -66,5 +66,5 @@ format: ## clang-format, in place
 lint: ## clang-format (check only), shellcheck, clang-tidy
 	@clang-format-14 --dry-run -Werror $(SOURCES)
 	@shellcheck -x -P SCRIPTDIR $(SCRIPTS)
-	@cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DHOLDFAST_BENCH=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+	@cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DHOLDFAST_BENCH=ON -DHOLDFAST_FUZZ=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 	@git ls-files '*.cc' | xargs -P2 -n4 clang-tidy-14 --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy

@@ -81,7 +81,10 @@ class [[nodiscard]] Result {
     if (!hf_status_.ok()) return hf_status_; \
   } while (0)
 #define HF_ASSIGN_OR_RETURN(lhs, expr) HF_ASSIGN_OR_RETURN_(HF_CONCAT(hf_result_, __LINE__), lhs, expr)
+// `lhs` may be a declaration, which no parentheses go around.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define HF_ASSIGN_OR_RETURN_(result, lhs, expr) \
   auto result = (expr);                         \
   if (!result.ok()) return result.status();     \
   lhs = std::move(*result)
+// NOLINTEND(bugprone-macro-parentheses)
