@@ -14,9 +14,11 @@ constexpr size_t kMost = 1024;
 
 std::vector<pid_t> Children(pid_t pid) {
   std::vector<pid_t> children;
-  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
   for (const std::string& task : ListDir(tasks).value_or({})) {
-    const std::string text = ReadFile(tasks + "/" + task + "/children", 65536).value_or("");
+    std::string path = tasks;
+    path.append(task).append("/children");
+    const std::string text = ReadFile(path, 65536).value_or("");
     for (const char* at = text.c_str(); *at != '\0' && children.size() < kMost;) {
       char* end;
       const long child = strtol(at, &end, 10);
