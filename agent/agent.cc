@@ -1,5 +1,7 @@
 #include "agent/agent.h"
 
+#include <thread>
+
 #include "agent/executor.h"
 #include "agent/host_node.h"
 #include "agent/http_kubelet.h"

@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include "agent/agent.h"
 #include "base/log.h"

@@ -48,6 +48,7 @@ int OpenNamespace(int pid, const char* kind) {
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, const ProcessOptions& options, std::stop_token stop) {
   if (argv.empty()) return Status(Code::kInvalidArgument, "no program given");
   std::vector<char*> args;
+  args.reserve(argv.size() + 1);
   for (const std::string& arg : argv) args.push_back(const_cast<char*>(arg.c_str()));
   args.push_back(nullptr);
   std::vector<char*> env;

@@ -1,11 +1,16 @@
 #!/bin/bash
-# test.sh [unit|integration|e2e|fuzz…] : set-up, then every test (or the labels given), closed by ctest's summary.
+# test.sh [unit|integration|e2e|fuzz…] : set-up, then every test (or the labels given), closed by ctest's summary. End-to-end tests run on
+# HF_TEST_CLUSTERS local clusters side by side (default 2: slots 0 and 1).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 labels=$(IFS='|'; echo "$*")
 "$root/scripts/build.sh" test
 case "${labels:-all}" in
-  all|*e2e*) HF_FAULT_POINTS=1 "$root/scripts/install-local.sh" ;;
+  all|*e2e*)
+    slots=$(seq 0 $((${HF_TEST_CLUSTERS:-2} - 1)))
+    for slot in $slots; do HF_SLOT=$slot HF_FAULT_POINTS=1 "$root/scripts/install-local.sh"; done ;;
 esac
 cd "$root/build/test"
-HF_INSTALLED=1 ctest -j2 --output-on-failure ${labels:+-L "^($labels)\$"}
+clusters=$(for slot in ${slots:-0}; do printf ', {"id": "%s", "slots": 1}' "$slot"; done)
+echo '{"version": {"major": 1, "minor": 0}, "local": [{"clusters": ['"${clusters#, }"']}]}' > clusters.json
+HF_INSTALLED=1 ctest -j$(($(nproc) + 2)) --resource-spec-file clusters.json --output-on-failure ${labels:+-L "^($labels)\$"}

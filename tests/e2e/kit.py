@@ -17,6 +17,11 @@ WORKERS = ("node1", "node2")
 SYSTEM_NODE = "node3"
 SYSTEM = "holdfast-system"
 
+# ctest says which of the local clusters is this test's (RESOURCE_GROUPS in CMakeLists.txt); by hand HF_SLOT does, else it is the first.
+if granted := os.environ.get("CTEST_RESOURCE_GROUP_0_CLUSTERS"):
+    os.environ["HF_SLOT"] = granted.split(",")[0].removeprefix("id:")
+BRIDGE = os.environ.get("HF_BRIDGE") or f"hfbr{os.environ.get('HF_SLOT', '0')}"  # prefix of its nodes' cgroups (tests/cluster/env.sh)
+
 
 class Failure(AssertionError):
     """A condition that did not come true, or a command that failed."""
@@ -282,7 +287,7 @@ def leftovers():
     for node in WORKERS:
         for path in LEFTOVERS:
             found += [f"{node}: {path}/{name}" for name in on_node(node, "sh", "-c", f"ls {path} 2>/dev/null; true").split()]
-        found += [f"{node}: {line}" for line in on_node(node, "sh", "-c", frozen).splitlines() if f"-{node}" in line or node in line]
+        found += [f"{node}: {line}" for line in on_node(node, "sh", "-c", frozen).splitlines() if f"{BRIDGE}-{node}" in line]
         addresses = on_node(node, "sh", "-c", "for n in /run/netns/cni-*; do [ -e $n ] && nsenter --net=$n ip -br addr show dev lo; done; true")
         for line in addresses.splitlines():
             extra = [a for a in line.split()[2:] if a not in ("127.0.0.1/8", "::1/128")]
