@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "kube/admission.h"
-#include "kube/controller.h"
 #include "kube/metrics.h"
 #include "kube/request_metrics.h"
+#include "kube/source.h"
 #include "storage/remote.h"
 
 namespace holdfast::agent {
@@ -78,6 +78,26 @@ kube::Controller::Reconcile Reconciling(Work work) {
     return kube::ReconcileResult{again};
   };
 }
+
+using Uids = std::vector<std::string>;
+
+// What the journal asks for does not wait for the API server's first list, and goes before what that brings.
+kube::Source AtOnce(kube::Source source) {
+  source.wait_for_sync = nullptr;
+  return source;
+}
+
+// Takes what is ours off the node.
+Status Clear(kube::Client& client, const Json& node) {
+  const std::string name = GetString(node, {"metadata", "name"});
+  Json patch = UninstalledPatch();
+  patch["metadata"]["uid"] = GetString(node, {"metadata", "uid"});
+  HF_RETURN_IF_ERROR(client.Patch(kube::Node::kResource, "", name, kube::PatchType::kMerge, patch).status().With("node " + name));
+  LogInfo("the label was removed; holdfast-runc and containerd's entry stay for the pods that run", {{"node", name}});
+  return Status::Ok();
+}
+
+bool Gone(const Status& status) { return status.code() == Code::kNotFound || status.code() == Code::kConflict; }
 
 }  // namespace
 
@@ -145,13 +165,13 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   if (!unfinished.ok()) return unfinished.status().With("the journal");
   for (const std::string& uid : *unfinished) checkpoints.Enqueue(uid);
   for (const std::string& key : restorer->Recover()) restores.EnqueueAfter(key, std::chrono::seconds(1));
-  // What the first list brings was there before: what a journal or a new Checkpoint asks for goes first.
-  auto priority = [&cluster] { return cluster.synced() ? 0 : kube::kLowPriority; };
-  cluster.OnCheckpoint([&](const std::string& uid) { checkpoints.Enqueue(uid, priority()); });
-  cluster.OnPod([&](const kube::Pod& pod, bool) {
-    restores.Enqueue(pod.meta.Key(), priority());
-    if (std::optional<std::string> uid = executor.CheckpointOf(pod.meta.uid)) checkpoints.Enqueue(*uid);
-  });
+  checkpoints.AddSource(
+      AtOnce(kube::Watch(cluster.checkpoints(), checkpoints, {.keys = [](const api::Checkpoint& c) { return Uids{c.meta.uid}; }})));
+  checkpoints.AddSource(AtOnce(kube::Watch(cluster.pods(), checkpoints, {.keys = [&executor](const kube::Pod& pod) {
+                                             std::optional<std::string> uid = executor.CheckpointOf(pod.meta.uid);
+                                             return uid ? Uids{*uid} : Uids{};
+                                           }})));
+  restores.AddSource(AtOnce(kube::Watch(cluster.pods(), restores)));
   SocketServer socket({.path = layout.Socket()},
                       [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
   HF_RETURN_IF_ERROR(socket.Start());
@@ -182,17 +202,17 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
 Status Uninstall(const AgentOptions& options) {
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
   kube::Client client(kube::MakeCurlTransport(config));
-  KubeCluster cluster(client, options.node_name);
-  std::vector<std::string> names = {options.node_name};
+  std::vector<Json> nodes;
   if (options.node_name.empty()) {
-    HF_ASSIGN_OR_RETURN(std::vector<Json> nodes, client.List(kube::Node::kResource, {.label_selector = api::kNodeReady}));
-    names.clear();
-    for (const Json& node : nodes) names.push_back(GetString(node, {"metadata", "name"}));
+    HF_ASSIGN_OR_RETURN(nodes, client.List(kube::Node::kResource, {.label_selector = api::kNodeReady}));
+  } else {
+    Result<Json> node = client.Get(kube::Node::kResource, "", options.node_name);
+    if (!node.ok() && !Gone(node.status())) return node.status().With("node " + options.node_name);
+    if (node.ok()) nodes.push_back(std::move(*node));
   }
-  for (const std::string& name : names) {
-    Status patched = cluster.PatchNode(name, UninstalledPatch());
-    if (!patched.ok() && patched.code() != Code::kNotFound) return patched.With("node " + name);
-    LogInfo("the label was removed; holdfast-runc and containerd's entry stay for the pods that run", {{"node", name}});
+  for (const Json& node : nodes) {
+    Status cleared = Clear(client, node);
+    if (!cleared.ok() && !Gone(cleared)) return cleared;  // gone: there is nothing to clear
   }
   return Status::Ok();
 }

@@ -23,24 +23,11 @@ kube::CallOptions OfStatus() {
 
 KubeCluster::KubeCluster(kube::Client& client, const std::string& node_name, kube::RuntimeMetrics* metrics)
     : client_(client),
+      applier_(client, "holdfast-agent"),
       checkpoints_(client, {.field_selector = "status.nodeName=" + node_name}),
       pods_(client, {.field_selector = "spec.nodeName=" + node_name}),
       events_(client, "holdfast.dev/agent", node_name, metrics) {
   checkpoints_.AddIndex("uid", [](const api::Checkpoint& cp) { return std::vector<std::string>{cp.meta.uid}; });
-}
-
-void KubeCluster::OnCheckpoint(std::function<void(const std::string&)> handler) {
-  checkpoints_.AddHandler([handler](const auto& old, const auto& now) {
-    if (now != nullptr) handler(now->meta.uid);
-    if (old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid)) handler(old->meta.uid);
-  });
-}
-
-void KubeCluster::OnPod(std::function<void(const kube::Pod&, bool)> handler) {
-  pods_.AddHandler([handler](const auto& old, const auto& now) {
-    if (old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid)) handler(*old, true);
-    if (now != nullptr) handler(*now, false);
-  });
 }
 
 void KubeCluster::Start() {
@@ -51,10 +38,6 @@ void KubeCluster::Start() {
 void KubeCluster::Stop() {
   checkpoints_.Stop();
   pods_.Stop();
-}
-
-bool KubeCluster::WaitForSync(Duration timeout, std::stop_token stop) const {
-  return checkpoints_.WaitForSync(timeout, stop) && pods_.WaitForSync(timeout, stop);
 }
 
 Result<api::Checkpoint> KubeCluster::CachedCheckpoint(const std::string& uid) {
@@ -140,8 +123,11 @@ void KubeCluster::CheckpointEvent(bool warning, const std::string& ns, const std
 
 Result<Json> KubeCluster::GetNode(const std::string& name) { return client_.Get(kube::Node::kResource, "", name, Plain()); }
 
-Status KubeCluster::PatchNode(const std::string& name, const Json& merge_patch) {
-  return client_.Patch(kube::Node::kResource, "", name, kube::PatchType::kMerge, merge_patch, Plain()).status();
+Status KubeCluster::ApplyToNode(const std::string& name, Json intent) {
+  HF_ASSIGN_OR_RETURN(Json node, GetNode(name));
+  intent["metadata"]["name"] = name;
+  intent["metadata"]["uid"] = GetString(node, {"metadata", "uid"});  // or a node that was deleted in between would be asked for anew
+  return applier_.Apply(kube::Node::kResource, "", intent, Plain()).status();
 }
 
 void KubeCluster::NodeEvent(bool warning, const std::string& name, const std::string& reason, const std::string& note) {

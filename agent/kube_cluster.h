@@ -2,6 +2,7 @@
 #pragma once
 
 #include "agent/cluster.h"
+#include "kube/apply.h"
 #include "kube/events.h"
 #include "kube/informer.h"
 
@@ -11,12 +12,11 @@ class KubeCluster final : public Cluster {
  public:
   KubeCluster(kube::Client& client, const std::string& node_name, kube::RuntimeMetrics* metrics = nullptr);
 
-  // Before Start. Called with what changed: the Checkpoint's uid, or the pod (last known state, when it is gone).
-  void OnCheckpoint(std::function<void(const std::string& uid)> handler);
-  void OnPod(std::function<void(const kube::Pod& pod, bool gone)> handler);
+  // To be watched before Start.
+  kube::Informer<api::Checkpoint>& checkpoints() { return checkpoints_; }
+  kube::Informer<kube::Pod>& pods() { return pods_; }
   void Start();
   void Stop();
-  bool WaitForSync(Duration timeout, std::stop_token stop) const;
   bool synced() const { return checkpoints_.synced() && pods_.synced(); }
 
   Result<api::Checkpoint> CachedCheckpoint(const std::string& uid) override;
@@ -32,7 +32,8 @@ class KubeCluster final : public Cluster {
                        const std::string& note) override;
 
   Result<Json> GetNode(const std::string& name);
-  Status PatchNode(const std::string& name, const Json& merge_patch);
+  // Server-side apply of labels and annotations; what was applied before and is left out now goes. kNotFound: no such node (yet).
+  Status ApplyToNode(const std::string& name, Json intent);
   void NodeEvent(bool warning, const std::string& name, const std::string& reason, const std::string& note);
 
  private:
@@ -40,6 +41,7 @@ class KubeCluster final : public Cluster {
              const std::string& note);
 
   kube::Client& client_;
+  kube::Applier applier_;
   kube::Informer<api::Checkpoint> checkpoints_;
   kube::Informer<kube::Pod> pods_;
   kube::EventRecorder events_;

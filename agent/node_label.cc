@@ -12,14 +12,13 @@ constexpr Duration kTryAgain = std::chrono::seconds(2);
 
 }  // namespace
 
-Json ReadyPatch(const Json& versions) {
+Json ReadyIntent(const Json& versions) {
   Json annotations = versions;
   annotations[kVersion] = HOLDFAST_VERSION;
-  annotations[kReason] = nullptr;
   return {{"metadata", {{"labels", {{api::kNodeReady, "ready"}}}, {"annotations", annotations}}}};
 }
 
-Json UnsupportedPatch(const std::string& reason) {
+Json UnsupportedIntent(const std::string& reason) {
   return {
       {"metadata", {{"labels", {{api::kNodeReady, "unsupported"}}}, {"annotations", {{kReason, reason}, {kVersion, HOLDFAST_VERSION}}}}}};
 }
@@ -52,7 +51,8 @@ Duration NodeKeeper::Once(std::stop_token stop) {
     cluster_.NodeEvent(true, node_name_, later ? "HoldfastWaiting" : "HoldfastUnsupported", told_);
   }
   if (!versions.ok() && later) return kTryAgain;
-  Status patched = cluster_.PatchNode(node_name_, versions.ok() ? ReadyPatch(*versions) : UnsupportedPatch(versions.status().message()));
+  Status patched =
+      cluster_.ApplyToNode(node_name_, versions.ok() ? ReadyIntent(*versions) : UnsupportedIntent(versions.status().message()));
   if (!patched.ok()) {
     LogWarning("cannot label the node", {{"node", node_name_}, {"error", patched.message()}});
     return kTryAgain;

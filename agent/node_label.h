@@ -24,9 +24,10 @@ class NodeKeeper {
   std::string told_;  // the last reason that became an event
 };
 
-// Merge patches of the node.
-Json ReadyPatch(const Json& versions);
-Json UnsupportedPatch(const std::string& reason);
+// What the agent applies to its node: these fields and no others of ours.
+Json ReadyIntent(const Json& versions);
+Json UnsupportedIntent(const std::string& reason);
+// A merge patch that takes all of it away again, whoever wrote it.
 Json UninstalledPatch();
 
 }  // namespace holdfast::agent

@@ -76,7 +76,7 @@ std::vector<std::string> ServiceHosts(const std::string& service, const std::str
 }
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateOptions options, std::function<void(const KeyPair&)> on_certificate)
-    : client_(client), options_(std::move(options)), on_certificate_(std::move(on_certificate)) {}
+    : client_(client), applier_(client, "holdfast-controller"), options_(std::move(options)), on_certificate_(std::move(on_certificate)) {}
 CertificateKeeper::~CertificateKeeper() { Stop(); }
 
 Result<CertificateKeeper::Ca> CertificateKeeper::EnsureCa(std::stop_token stop) {
@@ -126,37 +126,30 @@ Status CertificateKeeper::PublishBundle(const std::string& bundle, std::stop_tok
   auto found = client_.Get(kube::kConfigMaps, options_.ns, kCaName, Calls(stop));
   if (found.ok() && GetString(*found, {"data", "ca.crt"}) == bundle) return Status::Ok();
   if (!found.ok() && found.status().code() != Code::kNotFound) return found.status().With("ConfigMap " + options_.ns + "/" + kCaName);
-  const Json map = {
-      {"apiVersion", "v1"},
-      {"kind", "ConfigMap"},
-      {"metadata", {{"name", kCaName}, {"namespace", options_.ns}, {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
-      {"data", {{"ca.crt", bundle}}}};
-  auto written = found.ok() ? client_.Patch(kube::kConfigMaps, options_.ns, kCaName, kube::PatchType::kMerge,
-                                            {{"data", {{"ca.crt", bundle}}}}, Calls(stop))
-                            : client_.Create(kube::kConfigMaps, options_.ns, map, Calls(stop));
-  if (written.ok() || written.status().code() == Code::kAlreadyExists) return Status::Ok();
-  return written.status().With("ConfigMap " + options_.ns + "/" + kCaName);
+  const Json map = {{"metadata", {{"name", kCaName}, {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
+                    {"data", {{"ca.crt", bundle}}}};
+  return applier_.Apply(kube::kConfigMaps, options_.ns, map, Calls(stop)).status().With("ConfigMap " + options_.ns + "/" + kCaName);
 }
 
-Status CertificateKeeper::PatchConfiguration(const kube::Resource& resource, const std::string& name, const std::string& bundle,
-                                             std::stop_token stop) {
+// Of each webhook only the CA is ours; whoever installed the configuration owns the rest.
+Status CertificateKeeper::ApplyBundle(const kube::Resource& resource, const std::string& name, const std::string& bundle,
+                                      std::stop_token stop) {
   if (name.empty()) return Status::Ok();
   auto found = client_.Get(resource, "", name, Calls(stop));
   if (found.status().code() == Code::kNotFound) return Status::Ok();  // not installed: nothing calls us
   if (!found.ok()) return found.status().With(resource.kind + " " + name);
   const std::string encoded = kube::EncodeBase64(bundle);
-  Json patch = Json::array();
-  // Guards the places that the patch names: the list may change between our read and our write.
-  patch.push_back({{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", GetString(*found, {"metadata", "resourceVersion"})}});
-  size_t index = 0;
+  Json webhooks = Json::array();
+  bool current = true;
   for (const Json& webhook : GetArray(*found, {"webhooks"})) {
-    const std::string path = "/webhooks/" + std::to_string(index++) + "/clientConfig/caBundle";
-    if (GetString(webhook, {"clientConfig", "caBundle"}) != encoded) patch.push_back({{"op", "add"}, {"path", path}, {"value", encoded}});
+    current = current && GetString(webhook, {"clientConfig", "caBundle"}) == encoded;
+    webhooks.push_back({{"name", GetString(webhook, {"name"})}, {"clientConfig", {{"caBundle", encoded}}}});
   }
-  if (patch.size() == 1) return Status::Ok();
-  auto written = client_.Patch(resource, "", name, kube::PatchType::kJson, patch, Calls(stop));
+  if (current) return Status::Ok();
+  const Json intent = {{"metadata", {{"name", name}, {"uid", GetString(*found, {"metadata", "uid"})}}}, {"webhooks", webhooks}};
+  auto written = applier_.Apply(resource, "", intent, Calls(stop));
   if (written.ok()) LogInfo("caBundle written", {{"kind", resource.kind}, {"name", name}});
-  return written.ok() ? Status::Ok() : written.status().With(resource.kind + " " + name);
+  return written.status().With(resource.kind + " " + name);
 }
 
 Status CertificateKeeper::Ensure(std::stop_token stop) {
@@ -168,8 +161,8 @@ Status CertificateKeeper::Ensure(std::stop_token stop) {
     given_ = webhook.cert_pem;
   }
   HF_RETURN_IF_ERROR(PublishBundle(ca.bundle, stop));
-  HF_RETURN_IF_ERROR(PatchConfiguration(kube::kMutatingWebhooks, options_.mutating_configuration, ca.bundle, stop));
-  HF_RETURN_IF_ERROR(PatchConfiguration(kube::kValidatingWebhooks, options_.validating_configuration, ca.bundle, stop));
+  HF_RETURN_IF_ERROR(ApplyBundle(kube::kMutatingWebhooks, options_.mutating_configuration, ca.bundle, stop));
+  HF_RETURN_IF_ERROR(ApplyBundle(kube::kValidatingWebhooks, options_.validating_configuration, ca.bundle, stop));
   ready_ = true;
   return Status::Ok();
 }

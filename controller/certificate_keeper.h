@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "controller/certificates.h"
-#include "kube/client.h"
+#include "kube/apply.h"
 #include "kube/objects.h"
 
 namespace holdfast::controller {
@@ -43,9 +43,10 @@ class CertificateKeeper {
   Result<Ca> EnsureCa(std::stop_token stop);
   Result<KeyPair> EnsureServer(const Ca& ca, const std::string& secret, const std::vector<std::string>& hosts, std::stop_token stop);
   Status PublishBundle(const std::string& bundle, std::stop_token stop);
-  Status PatchConfiguration(const kube::Resource& resource, const std::string& name, const std::string& bundle, std::stop_token stop);
+  Status ApplyBundle(const kube::Resource& resource, const std::string& name, const std::string& bundle, std::stop_token stop);
 
   kube::Client& client_;
+  kube::Applier applier_;
   const CertificateOptions options_;
   const std::function<void(const KeyPair&)> on_certificate_;
   std::string given_;  // the certificate that on_certificate got last

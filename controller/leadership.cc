@@ -1,134 +1,149 @@
 #include "controller/leadership.h"
 
 #include "base/log.h"
-#include "kube/controller.h"
+#include "kube/source.h"
 #include "reconcilers/claim/step.h"
 
 namespace holdfast::controller {
 namespace {
 
+using api::Checkpoint;
+using kube::Pod;
+using Keys = std::vector<std::string>;
+
 // Pods come in bursts; a policy's status may be this much behind.
 constexpr Duration kPolicyLag = std::chrono::seconds(2);
 
+template <class T>
+Keys KeysOf(const std::vector<std::shared_ptr<const T>>& objects) {
+  Keys keys;
+  for (const auto& object : objects) keys.push_back(object->meta.Key());
+  return keys;
+}
+
+Keys Both(Keys a, const Keys& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A pod comes, starts, ends, begins to leave or is gone: what others wait for.
+kube::Predicate<Pod> Moves() {
+  return kube::OnUpdate<Pod>([](const Pod& a, const Pod& b) { return a.phase != b.phase || a.meta.terminating() != b.meta.terminating(); });
+}
+kube::Predicate<Pod> IsGated() {
+  return [](const Pod*, const Pod* now) { return now != nullptr && reconcilers::claim::Gated(*now); };
+}
+kube::Predicate<Pod> Leaves() {
+  return [](const Pod*, const Pod* now) { return now == nullptr || now->meta.terminating(); };
+}
+
 }  // namespace
 
-struct Leadership::Work {
-  Work(const reconcilers::Context& context, Metrics& metrics, reconcilers::checkpoint::StoreDeleter& store, int max_drains_per_node)
-      : metrics(metrics),
-        gate(context, max_drains_per_node),
-        checkpoint(context, gate, store),
-        drain(context),
-        claim(context),
-        policy(context),
-        checkpoints(
-            Options("checkpoint", 4), [this](const auto& key, auto stop) { return checkpoint.Reconcile(key, stop); }, context.clock),
-        drains(
-            Options("drain", 4), [this](const auto& key, auto stop) { return drain.Reconcile(key, stop); }, context.clock),
-        pods(
-            Options("claim", 4), [this](const auto& key, auto stop) { return claim.ReconcilePod(key, stop); }, context.clock),
-        claims(
-            Options("abandoned_claim", 1), [this](const auto& key, auto stop) { return claim.ReconcileCheckpoint(key, stop); },
-            context.clock),
-        policies(
-            Options("restorepolicy", 1), [this](const auto& key, auto stop) { return policy.Reconcile(key, stop); }, context.clock) {}
-
-  kube::ControllerOptions Options(const char* name, int workers) const {
-    kube::ControllerOptions options;
-    options.name = name;
-    options.workers = workers;
-    options.metrics = &metrics.runtime();
-    return options;
-  }
-
-  template <class Fn>
-  void ForEach(Fn fn) {
-    for (kube::Controller* controller : {&checkpoints, &drains, &pods, &claims, &policies}) fn(*controller);
-  }
-
-  Metrics& metrics;
+struct Leadership::Reconcilers {
+  Reconcilers(const reconcilers::Context& context, reconcilers::checkpoint::StoreDeleter& store, int max_drains_per_node)
+      : gate(context, max_drains_per_node), checkpoint(context, gate, store), drain(context), claim(context), policy(context) {}
   reconcilers::drain::Gate gate;
   reconcilers::checkpoint::Reconciler checkpoint;
   reconcilers::drain::Reconciler drain;
   reconcilers::claim::Reconciler claim;
   reconcilers::restorepolicy::Reconciler policy;
-  kube::Controller checkpoints, drains, pods, claims, policies;
 };
+
+template <class Method>
+kube::Controller::Reconcile Leadership::Run(Method method) {
+  return [this, method](const std::string& key, std::stop_token stop) { return method(*reconcilers_, key, std::move(stop)); };
+}
+
+kube::ControllerOptions Leadership::Options(const char* name, int workers) const {
+  kube::ControllerOptions options;
+  options.name = name;
+  options.workers = workers;
+  options.metrics = &metrics_.runtime();
+  return options;
+}
 
 Leadership::Leadership(Caches& caches, reconcilers::Context context, Metrics& metrics, reconcilers::checkpoint::StoreDeleter& store,
                        int max_drains_per_node)
-    : caches_(caches), context_(std::move(context)), metrics_(metrics), store_(store), max_drains_per_node_(max_drains_per_node) {
-  caches.checkpoints.AddHandler([this](const auto& old, const auto& now) { OnCheckpoint(now ? now : old); });
-  caches.pods.AddHandler([this](const auto& old, const auto& now) { OnPod(old, now); });
-  caches.policies.AddHandler([this](const auto& old, const auto& now) { EnqueuePolicies((now ? now : old)->meta.ns); });
+    : caches_(caches),
+      context_(std::move(context)),
+      metrics_(metrics),
+      store_(store),
+      max_drains_per_node_(max_drains_per_node),
+      checkpoints_(Options("checkpoint", 4), Run([](auto& r, auto& key, auto stop) { return r.checkpoint.Reconcile(key, stop); }),
+                   context_.clock),
+      drains_(Options("drain", 4), Run([](auto& r, auto& key, auto stop) { return r.drain.Reconcile(key, stop); }), context_.clock),
+      claims_(Options("claim", 4), Run([](auto& r, auto& key, auto stop) { return r.claim.ReconcilePod(key, stop); }), context_.clock),
+      abandoned_(Options("abandoned_claim", 1), Run([](auto& r, auto& key, auto stop) { return r.claim.ReconcileCheckpoint(key, stop); }),
+                 context_.clock),
+      policies_(Options("restorepolicy", 1), Run([](auto& r, auto& key, auto stop) { return r.policy.Reconcile(key, stop); }),
+                context_.clock) {
+  WatchCheckpoints();
+  WatchPods();
+  WatchPolicies();
 }
 
 Leadership::~Leadership() { Stop(); }
 
-void Leadership::OnCheckpoint(const reconcilers::CheckpointPtr& c) {
-  std::shared_lock lock(mutex_);
-  if (!work_) return;
-  const std::string key = c->meta.Key();
-  work_->checkpoints.Enqueue(key);
-  work_->drains.Enqueue(key);
-  work_->claims.Enqueue(key);
+void Leadership::WatchCheckpoints() {
+  auto& source = caches_.checkpoints;
+  checkpoints_.AddSource(kube::Watch(source, checkpoints_));
+  drains_.AddSource(kube::Watch(source, drains_));
+  abandoned_.AddSource(kube::Watch(source, abandoned_));
   // Others of the same pod wait for their turn; successors wait for this one.
-  for (const auto& other : caches_.CheckpointsOfPod(c->spec.pod_uid)) work_->checkpoints.Enqueue(other->meta.Key());
-  for (const auto& pod : caches_.GatedPodsIn(c->meta.ns)) work_->pods.Enqueue(pod->meta.Key());
-  lock.unlock();
-  EnqueuePolicies(c->meta.ns);
+  checkpoints_.AddSource(kube::Watch(
+      source, checkpoints_,
+      {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.CheckpointsOfPod(c.spec.pod_uid)); }, .changes_only = true}));
+  claims_.AddSource(kube::Watch(
+      source, claims_, {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.GatedPodsIn(c.meta.ns)); }, .changes_only = true}));
+  policies_.AddSource(kube::Watch(
+      source, policies_,
+      {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.PoliciesIn(c.meta.ns)); }, .after = kPolicyLag, .changes_only = true}));
 }
 
-void Leadership::OnPod(const reconcilers::PodPtr& old, const reconcilers::PodPtr& now) {
-  std::shared_lock lock(mutex_);
-  if (!work_) return;
-  const kube::Pod& pod = now ? *now : *old;
-  const bool leaves = !now || now->meta.terminating();
-  const bool changed = !old || !now || old->phase != now->phase || old->meta.terminating() != now->meta.terminating();
-  if (now && (changed || reconcilers::claim::Gated(*now))) work_->pods.Enqueue(pod.meta.Key());
-  for (const auto& c : caches_.CheckpointsOfPod(pod.meta.uid)) {
-    work_->checkpoints.Enqueue(c->meta.Key());
-    work_->drains.Enqueue(c->meta.Key());
-  }
-  for (const auto& c : caches_.CheckpointsClaimedBy(pod.meta.uid)) {
-    work_->checkpoints.Enqueue(c->meta.Key());
-    work_->claims.Enqueue(c->meta.Key());
-  }
-  if (leaves && changed) {
-    for (const auto& waiting : caches_.GatedPodsIn(pod.meta.ns)) work_->pods.Enqueue(waiting->meta.Key());
-  }
-  lock.unlock();
-  if (changed) EnqueuePolicies(pod.meta.ns);
+void Leadership::WatchPods() {
+  auto& source = caches_.pods;
+  auto made_of = [this](const Pod& pod) { return KeysOf(caches_.CheckpointsOfPod(pod.meta.uid)); };
+  auto claimed_by = [this](const Pod& pod) { return KeysOf(caches_.CheckpointsClaimedBy(pod.meta.uid)); };
+  checkpoints_.AddSource(
+      kube::Watch(source, checkpoints_,
+                  {.keys = [made_of, claimed_by](const Pod& pod) { return Both(made_of(pod), claimed_by(pod)); }, .changes_only = true}));
+  drains_.AddSource(kube::Watch(source, drains_, {.keys = made_of, .changes_only = true}));
+  abandoned_.AddSource(kube::Watch(source, abandoned_, {.keys = claimed_by, .changes_only = true}));
+  claims_.AddSource(kube::Watch(source, claims_, {.when = kube::AnyOf(Moves(), IsGated())}));
+  // Who leaves makes room for who waits.
+  claims_.AddSource(kube::Watch(source, claims_,
+                                {.when = kube::AllOf(Moves(), Leaves()),
+                                 .keys = [this](const Pod& pod) { return KeysOf(caches_.GatedPodsIn(pod.meta.ns)); },
+                                 .changes_only = true}));
+  policies_.AddSource(kube::Watch(source, policies_,
+                                  {.when = Moves(),
+                                   .keys = [this](const Pod& pod) { return KeysOf(caches_.PoliciesIn(pod.meta.ns)); },
+                                   .after = kPolicyLag,
+                                   .changes_only = true}));
 }
 
-void Leadership::EnqueuePolicies(const std::string& ns) {
-  std::shared_lock lock(mutex_);
-  if (!work_) return;
-  for (const auto& policy : caches_.PoliciesIn(ns)) work_->policies.EnqueueAfter(policy->meta.Key(), kPolicyLag);
+void Leadership::WatchPolicies() {
+  auto& source = caches_.policies;
+  policies_.AddSource(kube::Watch(source, policies_));
+  // A pod that one policy means, another one does not.
+  policies_.AddSource(kube::Watch(source, policies_,
+                                  {.when = kube::GenerationChanged<api::RestorePolicy>(),
+                                   .keys = [this](const api::RestorePolicy& policy) { return KeysOf(caches_.PoliciesIn(policy.meta.ns)); },
+                                   .after = kPolicyLag,
+                                   .changes_only = true}));
 }
 
 void Leadership::Start(int64_t term) {
-  std::unique_lock lock(mutex_);
-  if (work_) return;
+  if (reconcilers_) return;  // led before: the process is on its way out
   context_.term = term;
-  work_ = std::make_unique<Work>(context_, metrics_, store_, max_drains_per_node_);
-  // What happened before we led is looked at after what happens now.
-  for (const auto& c : caches_.checkpoints.List()) {
-    work_->checkpoints.Enqueue(c->meta.Key(), kube::kLowPriority);
-    work_->drains.Enqueue(c->meta.Key(), kube::kLowPriority);
-    work_->claims.Enqueue(c->meta.Key(), kube::kLowPriority);
+  reconcilers_ = std::make_unique<Reconcilers>(context_, store_, max_drains_per_node_);
+  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_}) {
+    if (Status started = controller->Start(); !started.ok()) LogError("a controller does not run", {{"error", started.ToString()}});
   }
-  for (const auto& pod : caches_.pods.List()) work_->pods.Enqueue(pod->meta.Key(), kube::kLowPriority);
-  for (const auto& policy : caches_.policies.List()) work_->policies.Enqueue(policy->meta.Key(), kube::kLowPriority);
-  work_->ForEach([](kube::Controller& controller) {
-    if (Status started = controller.Start(); !started.ok()) LogError("a controller does not run", {{"error", started.ToString()}});
-  });
 }
 
 void Leadership::Stop() {
-  std::unique_lock lock(mutex_);
-  if (!work_) return;
-  work_->ForEach([](kube::Controller& controller) { controller.Stop(); });
-  work_.reset();
+  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_}) controller->Stop();
 }
 
 }  // namespace holdfast::controller

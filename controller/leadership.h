@@ -1,7 +1,5 @@
-// What only the replica that leads does: the reconcilers, fed by the informers' events. Start and Stop may be called again and again.
+// What only the replica that leads does: the reconcilers, and which changes each of them looks at. Wiring, no decision.
 #pragma once
-
-#include <shared_mutex>
 
 #include "controller/caches.h"
 #include "controller/metrics.h"
@@ -14,26 +12,29 @@ namespace holdfast::controller {
 
 class Leadership {
  public:
-  // Registers its handlers, so it is made before the caches start.
+  // Its watches are handlers of the caches: it is made before they start, and goes after they have stopped.
   Leadership(Caches& caches, reconcilers::Context context, Metrics& metrics, reconcilers::checkpoint::StoreDeleter& store,
              int max_drains_per_node);
   ~Leadership();
-  void Start(int64_t term);  // of leadership; the caches are synced
-  void Stop();               // no reconcile runs any more when it returns
+  void Start(int64_t term);  // of leadership; once, when the caches are synced
+  void Stop();               // no reconcile runs any more when it returns, and none will
 
  private:
-  struct Work;
-  void OnCheckpoint(const reconcilers::CheckpointPtr& checkpoint);
-  void OnPod(const reconcilers::PodPtr& old, const reconcilers::PodPtr& now);
-  void EnqueuePolicies(const std::string& ns);
+  struct Reconcilers;
+  template <class Method>
+  kube::Controller::Reconcile Run(Method method);
+  kube::ControllerOptions Options(const char* name, int workers) const;
+  void WatchCheckpoints();
+  void WatchPods();
+  void WatchPolicies();
 
   Caches& caches_;
   reconcilers::Context context_;
   Metrics& metrics_;
   reconcilers::checkpoint::StoreDeleter& store_;
   const int max_drains_per_node_;
-  std::shared_mutex mutex_;  // of work_ itself
-  std::unique_ptr<Work> work_;
+  std::unique_ptr<Reconcilers> reconcilers_;  // since Start: they act in its term
+  kube::Controller checkpoints_, drains_, claims_, abandoned_, policies_;
 };
 
 }  // namespace holdfast::controller

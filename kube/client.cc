@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "kube/api_error.h"
+#include "kube/own_writes.h"
 
 namespace holdfast::kube {
 namespace {
@@ -91,6 +92,13 @@ Result<Json> Call(Transport& transport, Clock& clock, HttpRequest request, const
   return json;
 }
 
+// A write of an object: the reconcile that made it will want to see it.
+Result<Json> Write(Transport& transport, Clock& clock, HttpRequest request, const Resource& resource, const CallOptions& options) {
+  Result<Json> written = Call(transport, clock, std::move(request), options);
+  if (written.ok() && !options.dry_run) NoteWrite(resource, *written);
+  return written;
+}
+
 }  // namespace
 
 Client::Client(std::shared_ptr<Transport> transport, Clock& clock) : transport_(std::move(transport)), clock_(clock) {}
@@ -148,12 +156,14 @@ Result<std::vector<Json>> Client::List(const Resource& resource, const ListOptio
 
 Result<Json> Client::Create(const Resource& resource, const std::string& ns, const Json& object, const CallOptions& options) {
   std::string name = options.subresource.empty() ? "" : GetString(object, {"metadata", "name"});
-  return Call(*transport_, clock_, WithBody("POST", resource.Path(ns, name, options.subresource) + WriteQuery(options), object), options);
+  const std::string path = resource.Path(ns, name, options.subresource) + WriteQuery(options);
+  return Write(*transport_, clock_, WithBody("POST", path, object), resource, options);
 }
 
 Result<Json> Client::Update(const Resource& resource, const std::string& ns, const std::string& name, const Json& object,
                             const CallOptions& options) {
-  return Call(*transport_, clock_, WithBody("PUT", resource.Path(ns, name, options.subresource) + WriteQuery(options), object), options);
+  const std::string path = resource.Path(ns, name, options.subresource) + WriteQuery(options);
+  return Write(*transport_, clock_, WithBody("PUT", path, object), resource, options);
 }
 
 Result<Json> Client::Patch(const Resource& resource, const std::string& ns, const std::string& name, PatchType type, const Json& patch,
@@ -166,13 +176,14 @@ Result<Json> Client::Patch(const Resource& resource, const std::string& ns, cons
                              : type == PatchType::kJson ? "application/json-patch+json"
                                                         : "application/merge-patch+json";
   std::string path = resource.Path(ns, name, options.subresource) + WriteQuery(options, apply);
-  return Call(*transport_, clock_, WithBody("PATCH", std::move(path), patch, content_type), options);
+  return Write(*transport_, clock_, WithBody("PATCH", std::move(path), patch, content_type), resource, options);
 }
 
 Status Client::Delete(const Resource& resource, const std::string& ns, const std::string& name, const DeleteOptions& del,
                       const CallOptions& options) {
   std::string path = resource.Path(ns, name, options.subresource) + Query({{"dryRun", options.dry_run ? "All" : ""}});
-  return Call(*transport_, clock_, WithBody("DELETE", std::move(path), DeleteBody(del)), options).status();
+  // The answer is the object while a finalizer or its grace holds it.
+  return Write(*transport_, clock_, WithBody("DELETE", std::move(path), DeleteBody(del)), resource, options).status();
 }
 
 Status Client::Evict(const std::string& ns, const std::string& pod, const DeleteOptions& del, const CallOptions& options) {

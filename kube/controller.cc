@@ -40,13 +40,15 @@ struct Controller::Impl {
         reconcile(std::move(fn)),
         clock(time),
         metrics(options.metrics != nullptr ? &options.metrics->Controller(options.name) : nullptr),
-        queue(clock, options.backoff, options.metrics != nullptr ? &options.metrics->Queue(options.name) : nullptr) {}
+        queue(clock, options.backoff, options.metrics != nullptr ? &options.metrics->Queue(options.name) : nullptr),
+        own_writes(clock, options.own_writes_patience) {}
 
   const ControllerOptions options;
   const Reconcile reconcile;
   Clock& clock;
   ControllerMetrics* const metrics;
   WorkQueue queue;
+  OwnWrites own_writes;
   const uint32_t life = std::random_device()();
   std::atomic<uint64_t> count{0};
 
@@ -122,6 +124,9 @@ Result<ReconcileResult> Controller::Impl::Once(size_t worker, const std::string&
   const MonoTime start = clock.Mono();
   if (metrics != nullptr) metrics->active_workers.Increment();
   limit->Begin(worker, start, source);
+  if (!own_writes.Await(key, source.get_token()) && !source.stop_requested()) {
+    LogWarning("a cache is behind what was written; reconciles with what it has", {});
+  }
   Result<ReconcileResult> result = Guarded(key, source.get_token());
   const bool late = limit->End(worker);
   if (metrics != nullptr) {
@@ -135,6 +140,7 @@ Result<ReconcileResult> Controller::Impl::Once(size_t worker, const std::string&
 
 Result<ReconcileResult> Controller::Impl::Guarded(const std::string& key, std::stop_token stop) {
   std::string what;
+  const OwnWrites::Scope writes(own_writes, key);
   try {
     return reconcile(key, std::move(stop));
   } catch (const std::exception& e) {
@@ -183,6 +189,9 @@ void Controller::EnqueueAfter(const std::string& key, Duration delay) { impl_->q
 
 void Controller::AddSource(Source source) {
   std::lock_guard lock(impl_->mutex);
+  if (source.wait_for_version && impl_->options.own_writes_patience > Duration(0)) {
+    impl_->own_writes.AddCache(source.collection, std::move(source.wait_for_version));
+  }
   impl_->sources.push_back(std::move(source));
 }
 

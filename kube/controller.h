@@ -5,6 +5,8 @@
 // - an error (an exception is one): it comes again after a backoff that grows with each failure in a row, with the priority it had;
 // - an error marked Terminal: logged and counted; only a new event brings the key back.
 //
+// A key's reconcile sees what the one before it wrote: where a source has a cache of what was written, it waits until that has the write.
+//
 // Lines that a reconcile logs on its own thread carry the fields controller, key and reconcile_id.
 #pragma once
 
@@ -14,6 +16,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "kube/own_writes.h"
 #include "kube/queue.h"
 
 namespace holdfast::kube {
@@ -31,7 +34,9 @@ struct ControllerOptions {
   Duration timeout = std::chrono::seconds(60);  // of one reconcile: its stop_token is set then; 0: none
   BackoffOptions backoff{};
   Duration sync_timeout = std::chrono::minutes(2);  // for all sources together to start and hand over what is there already
-  RuntimeMetrics* metrics = nullptr;                // outlives the controller
+  // How long after its writes a key's next reconcile still waits for the caches to have them; 0: it does not.
+  Duration own_writes_patience = std::chrono::seconds(5);
+  RuntimeMetrics* metrics = nullptr;  // outlives the controller
 };
 
 // Where keys come from. kube/source.h makes one of an Informer.
@@ -40,6 +45,9 @@ struct Source {
   std::function<Status(std::stop_token)> start{};  // may be unset; returns soon, or when stopped
   // Waits until all that was there at the start has been enqueued: false when it was not within the limit, or was stopped. May be unset.
   std::function<bool(Duration limit, std::stop_token)> wait_for_sync{};
+  // The collection that it has a cache of (Resource::Path of all namespaces), and how to wait for a write to be in it. May be unset.
+  std::string collection{};
+  WaitForVersion wait_for_version{};
 };
 
 class Controller {

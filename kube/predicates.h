@@ -24,16 +24,6 @@ Predicate<T> GenerationChanged() {
 }
 
 template <class T>
-Predicate<T> LabelsChanged() {
-  return OnUpdate<T>([](const T& a, const T& b) { return a.meta.labels != b.meta.labels; });
-}
-
-template <class T>
-Predicate<T> AnnotationsChanged() {
-  return OnUpdate<T>([](const T& a, const T& b) { return a.meta.annotations != b.meta.annotations; });
-}
-
-template <class T>
 Predicate<T> AllOf(Predicate<T> a, Predicate<T> b) {
   return [a = std::move(a), b = std::move(b)](const T* old, const T* now) { return a(old, now) && b(old, now); };
 }
@@ -41,11 +31,6 @@ Predicate<T> AllOf(Predicate<T> a, Predicate<T> b) {
 template <class T>
 Predicate<T> AnyOf(Predicate<T> a, Predicate<T> b) {
   return [a = std::move(a), b = std::move(b)](const T* old, const T* now) { return a(old, now) || b(old, now); };
-}
-
-template <class T>
-Predicate<T> Not(Predicate<T> a) {
-  return [a = std::move(a)](const T* old, const T* now) { return !a(old, now); };
 }
 
 }  // namespace holdfast::kube

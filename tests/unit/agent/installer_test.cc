@@ -270,8 +270,8 @@ TEST_F(InstallerTest, AProgramThatDoesNotRunMakesTheNodeUnsupported) {
 }
 
 TEST(NodeLabel, PatchesSayReadyUnsupportedOrNothing) {
-  EXPECT_EQ(GetString(ReadyPatch({{"holdfast.dev/criu-version", "4.2"}}), {"metadata", "labels", "holdfast.dev/runtime"}), "ready");
-  EXPECT_EQ(GetString(UnsupportedPatch("why"), {"metadata", "annotations", "holdfast.dev/reason"}), "why");
+  EXPECT_EQ(GetString(ReadyIntent({{"holdfast.dev/criu-version", "4.2"}}), {"metadata", "labels", "holdfast.dev/runtime"}), "ready");
+  EXPECT_EQ(GetString(UnsupportedIntent("why"), {"metadata", "annotations", "holdfast.dev/reason"}), "why");
   EXPECT_TRUE(Find(UninstalledPatch(), {"metadata", "labels", "holdfast.dev/runtime"})->is_null());
 }
 

@@ -4,6 +4,23 @@
 
 namespace holdfast::controller::testing {
 
+namespace {
+
+// Of server-side apply as much as is needed: fields come together, and lists of webhooks by their names.
+Json Applied(Json object, Json intent) {
+  Json webhooks = GetArray(intent, {"webhooks"});
+  intent.erase("webhooks");
+  object.merge_patch(intent);
+  for (const Json& ours : webhooks) {
+    for (Json& webhook : object["webhooks"]) {
+      if (GetString(webhook, {"name"}) == GetString(ours, {"name"})) webhook.merge_patch(ours);
+    }
+  }
+  return object;
+}
+
+}  // namespace
+
 kube::HttpResponse FakeApi::Answer(int status, const Json& body) const {
   kube::HttpResponse response;
   response.status = status;
@@ -35,6 +52,11 @@ Result<kube::HttpResponse> FakeApi::Send(const kube::HttpRequest& request, std::
     if (objects.contains(own)) return Answer(409, {{"kind", "Status"}, {"code", 409}, {"reason", "AlreadyExists"}, {"message", own}});
     Put(own, body);
     return Answer(201, objects[own]);
+  }
+  const auto type = request.headers.find("content-type");
+  if (request.method == "PATCH" && type != request.headers.end() && type->second == "application/apply-patch+yaml") {
+    Put(path, Applied(found == objects.end() ? Json::object() : found->second, body));
+    return Answer(200, objects[path]);
   }
   if (found == objects.end()) return Answer(404, missing);
   if (request.method == "PUT") {

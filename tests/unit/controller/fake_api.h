@@ -1,4 +1,4 @@
-// An API server that keeps what it is given: enough of GET, POST, PUT and PATCH for Secrets, ConfigMaps, webhook configurations and
+// An API server that keeps what it is given: enough of GET, POST, PUT, PATCH and apply for Secrets, ConfigMaps, webhook configurations and
 // Checkpoints.
 #pragma once
 

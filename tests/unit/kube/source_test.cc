@@ -178,12 +178,16 @@ struct FakeInformer {
   void AddHandler(Handler handler) { handlers.push_back(std::move(handler)); }
   bool synced() const { return is_synced; }
   bool WaitForSync(Duration, std::stop_token) const { return is_synced; }
+  bool WaitFor(const std::string& version, Duration limit, std::stop_token stop) const { return wait_for(version, limit, stop); }
+  std::vector<Ptr> List() const { return objects; }
 
   void Tell(const Ptr& old, const Ptr& now) {
     for (const Handler& handler : handlers) handler(old, now);
   }
   std::vector<Handler> handlers;
+  std::vector<Ptr> objects;
   bool is_synced = false;
+  WaitForVersion wait_for = [](const std::string&, Duration, std::stop_token) { return true; };
 };
 
 class WatchTest : public ::testing::Test {
@@ -195,6 +199,13 @@ class WatchTest : public ::testing::Test {
     pod->meta.generation = generation;
     pod->node_name = node;
     return pod;
+  }
+  // Its sources run from here on; workers only since Keys.
+  void StartSource(WatchOptions<Pod> options = {}) {
+    controller_.AddSource(Watch(pods_, controller_, std::move(options)));
+    const bool synced = std::exchange(pods_.is_synced, true);
+    EXPECT_TRUE(controller_.Warmup().ok());
+    pods_.is_synced = synced;
   }
   // What a controller that starts now reconciles, in this order.
   std::string Keys() {
@@ -216,7 +227,7 @@ class WatchTest : public ::testing::Test {
 };
 
 TEST_F(WatchTest, EnqueuesWhatComesChangesAndGoes) {
-  controller_.AddSource(Watch(pods_, controller_));
+  StartSource();
   pods_.is_synced = true;
   pods_.Tell(nullptr, MakePod("new"));
   pods_.Tell(MakePod("changed"), MakePod("changed"));
@@ -225,7 +236,7 @@ TEST_F(WatchTest, EnqueuesWhatComesChangesAndGoes) {
 }
 
 TEST_F(WatchTest, GivesTheFirstListAndResyncsALowPriority) {
-  controller_.AddSource(Watch(pods_, controller_));
+  StartSource();
   pods_.Tell(nullptr, MakePod("a"));
   pods_.Tell(nullptr, MakePod("b"));
   pods_.is_synced = true;
@@ -237,7 +248,7 @@ TEST_F(WatchTest, GivesTheFirstListAndResyncsALowPriority) {
 }
 
 TEST_F(WatchTest, LeavesOutWhatThePredicateDoesNotWant) {
-  controller_.AddSource(Watch(pods_, controller_, {.when = GenerationChanged<Pod>()}));
+  StartSource({.when = GenerationChanged<Pod>()});
   pods_.is_synced = true;
   pods_.Tell(MakePod("status-only"), MakePod("status-only"));
   pods_.Tell(MakePod("spec"), MakePod("spec", 2));
@@ -245,11 +256,45 @@ TEST_F(WatchTest, LeavesOutWhatThePredicateDoesNotWant) {
 }
 
 TEST_F(WatchTest, EnqueuesTheKeysThatAnObjectMeansBeforeAndAfterTheChange) {
-  controller_.AddSource(Watch(pods_, controller_, {.keys = [](const Pod& pod) { return std::vector<std::string>{pod.node_name}; }}));
+  StartSource({.keys = [](const Pod& pod) { return std::vector<std::string>{pod.node_name}; }});
   pods_.is_synced = true;
   pods_.Tell(MakePod("a", 1, "node-a"), MakePod("a", 1, "node-b"));
   pods_.Tell(MakePod("b", 1, "node-c"), nullptr);
   EXPECT_EQ(Keys(), "node-a node-b node-c ");
+}
+
+TEST_F(WatchTest, EnqueuesNothingBeforeItsStartAndThenWhatTheCacheHas) {
+  Source source =
+      Watch(pods_, controller_, {.when = [](const Pod*, const Pod* now) { return now == nullptr || now->node_name != "skipped"; }});
+  pods_.is_synced = true;
+  pods_.Tell(nullptr, MakePod("came-and"));
+  pods_.Tell(MakePod("came-and"), nullptr);
+  pods_.objects = {MakePod("there"), MakePod("unwanted", 1, "skipped")};
+  EXPECT_EQ(controller_.depth(), 0u) << "a standby's queue does not grow";
+  controller_.AddSource(std::move(source));
+  EXPECT_EQ(Keys(), "ns/there ");
+}
+
+TEST_F(WatchTest, OfChangesOnlyLeavesWhatIsThereToAnother) {
+  pods_.objects = {MakePod("there")};
+  StartSource({.keys = [](const Pod& pod) { return std::vector<std::string>{pod.meta.name + "'s"}; }, .changes_only = true});
+  pods_.Tell(nullptr, MakePod("listed"));
+  pods_.is_synced = true;
+  pods_.Tell(nullptr, MakePod("news"));
+  EXPECT_EQ(Keys(), "news's ");
+}
+
+TEST_F(WatchTest, MakesOneReconcileOfABurst) {
+  StartSource({.keys = [](const Pod&) { return std::vector<std::string>{"summary"}; }, .after = seconds(2), .changes_only = true});
+  pods_.is_synced = true;
+  for (int i = 0; i < 10; ++i) pods_.Tell(nullptr, MakePod("pod-" + std::to_string(i)));
+  EXPECT_TRUE(controller_.Start().ok());
+  ASSERT_TRUE(clock_.Settle(2));
+  EXPECT_EQ(keys_, "");
+  clock_.Advance(seconds(2));
+  ASSERT_TRUE(clock_.Settle(2));
+  controller_.Stop();
+  EXPECT_EQ(keys_, "summary ");
 }
 
 TEST_F(WatchTest, IsWaitedFor) {
@@ -270,14 +315,13 @@ TEST(Predicates, SayWhichUpdatesCount) {
   b.meta.deletion_timestamp = "2026-01-01T00:00:00Z";
   EXPECT_TRUE(generation(&a, &b));
   b = a;
-  EXPECT_FALSE(LabelsChanged<Pod>()(&a, &b));
-  EXPECT_FALSE(AnnotationsChanged<Pod>()(&a, &b));
-  b.meta.labels["x"] = "y";
-  EXPECT_TRUE(LabelsChanged<Pod>()(&a, &b));
-  EXPECT_FALSE(AnnotationsChanged<Pod>()(&a, &b));
-  EXPECT_TRUE((AnyOf<Pod>(LabelsChanged<Pod>(), AnnotationsChanged<Pod>())(&a, &b)));
-  EXPECT_FALSE((AllOf<Pod>(LabelsChanged<Pod>(), AnnotationsChanged<Pod>())(&a, &b)));
-  EXPECT_FALSE(Not<Pod>(LabelsChanged<Pod>())(&a, &b));
+  auto phase = OnUpdate<Pod>([](const Pod& x, const Pod& y) { return x.phase != y.phase; });
+  EXPECT_FALSE(phase(&a, &b));
+  b.phase = "Running";
+  EXPECT_TRUE(phase(&a, &b));
+  EXPECT_FALSE(generation(&a, &b));
+  EXPECT_TRUE((AnyOf<Pod>(generation, phase)(&a, &b)));
+  EXPECT_FALSE((AllOf<Pod>(generation, phase)(&a, &b)));
 }
 
 }  // namespace
