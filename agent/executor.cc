@@ -125,9 +125,10 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
 }
 
 Result<Executor::Pause> Executor::Refuse(const api::Checkpoint& cp, const std::string& reason, const std::string& message) {
-  Status patched =
-      cluster_.PatchStatus(cp.meta.ns, cp.meta.name, cp.meta.uid, api::PhasePatch(cp, api::Phase::kFailed, reason, message, clock_.Wall()));
-  if (!patched.ok() && patched.code() != Code::kNotFound && patched.code() != Code::kConflict) return patched;
+  Json patch = api::PhasePatch(cp, api::Phase::kFailed, reason, message, clock_.Wall());
+  patch["metadata"]["resourceVersion"] = cp.meta.resource_version;  // refused because of what was read: changed since, it is read again
+  Status patched = cluster_.PatchStatus(cp.meta.ns, cp.meta.name, cp.meta.uid, patch);
+  if (!patched.ok() && patched.code() != Code::kNotFound) return patched;
   const std::string pod_uid = cp.status.pod_uid.empty() ? cp.spec.pod_uid : cp.status.pod_uid;
   cluster_.PodEvent(true, cp.meta.ns, cp.spec.pod_name, pod_uid, reason, "not checkpointed: " + message);
   cluster_.CheckpointEvent(true, cp.meta.ns, cp.meta.name, cp.meta.uid, reason, message);

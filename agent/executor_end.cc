@@ -72,6 +72,11 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
     patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, least);
   }
   if (NoSuchCheckpoint(patched)) return CheckpointDeleted(entry);
+  if (patched.code() == Code::kInvalidArgument) {
+    // The controller has given it up, because it heard nothing from here for too long: what Failed stays so, and nobody claims it.
+    Result<api::Checkpoint> live = cluster_.GetCheckpoint(entry.ns, entry.name);
+    if (live.ok() && live->status.phase == api::Phase::kFailed) return CheckpointDeleted(entry);
+  }
   HF_RETURN_IF_ERROR(patched);
   entry.reported = true;
   HF_RETURN_IF_ERROR(journal_.Write(entry));
@@ -87,13 +92,13 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   return Pause();
 }
 
-// Committed, never reported as Ready, so never claimed; and nobody can claim it any more, because the object is gone. Its manifest goes
-// too.
+// Committed, never reported as Ready, so never claimed; and nobody can claim it any more, because the object is gone, or Failed. Its
+// manifest goes too.
 Result<Executor::Pause> Executor::CheckpointDeleted(JournalEntry& entry) {
   Status deleted = store_.Delete(entry.commit.id.empty() ? entry.uid : entry.commit.id);
-  // Where agents may not delete, the controller does: without the object there is no claim, so nobody restores from what is left.
+  // Where agents may not delete, the controller does, with the object: without a claim nobody restores from what is left.
   if (!deleted.ok() && deleted.code() != Code::kPermissionDenied) return deleted;
-  return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted before it was reported");
+  return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted or given up before it was reported");
 }
 
 // Ready. A pod that was not frozen is done; a frozen one waits for its end, or for being reclaimed.

@@ -22,9 +22,14 @@ void Announce(const Context& context, const Notice& notice, const kube::Pod* pod
   if (notice.on_checkpoint && checkpoint != nullptr) send(kube::ObjectReference::To(api::Checkpoint::kResource, checkpoint->meta));
 }
 
+Json Locked(Json patch, const kube::ObjectMeta& seen) {
+  patch["metadata"]["uid"] = seen.uid;
+  patch["metadata"]["resourceVersion"] = seen.resource_version;
+  return patch;
+}
+
 Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint& seen, const Json& patch, std::stop_token stop) {
-  Json locked = patch;
-  locked["metadata"]["resourceVersion"] = seen.meta.resource_version;
+  Json locked = Locked(patch, seen.meta);
   if (context.term != 0) locked["status"]["term"] = context.term;
   kube::CallOptions options;
   options.subresource = "status";

@@ -25,6 +25,9 @@ void Announce(const Context& context, const Notice& notice, const kube::Pod* pod
 // status.claim := `claim`, or nothing, if the Checkpoint is still as we saw it. kConflict: it is not.
 Result<CheckpointPtr> WriteClaim(const Context& context, const api::Checkpoint& seen, const std::optional<api::Claim>& claim,
                                  std::stop_token stop);
+// `patch` as one that the API server takes only for the very object that was seen, unchanged: by its uid and resourceVersion. Else
+// kConflict.
+Json Locked(Json patch, const kube::ObjectMeta& seen);
 // A merge patch of the status, under the lock that its resourceVersion makes.
 Result<CheckpointPtr> PatchStatus(const Context& context, const api::Checkpoint& seen, const Json& patch, std::stop_token stop);
 

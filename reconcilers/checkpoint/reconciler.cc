@@ -91,8 +91,8 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
     case Action::kAskAdmission:
       return Status::Ok();
     case Action::kPrepare: {
-      auto written =
-          context_.client.Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge, step.patch, Calls(stop));
+      auto written = context_.client.Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge,
+                                           Locked(step.patch, c.meta), Calls(stop));
       if (!written.ok()) return written.status().With("Checkpoint " + c.meta.Key());
       HF_FAULT_POINT("controller.wrote");
       context_.observe(*written);

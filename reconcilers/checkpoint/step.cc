@@ -13,8 +13,7 @@ using std::chrono::seconds;
 
 constexpr Duration kAdmissionRetry = seconds(2);
 
-Step Patch(const World& w, Json patch, std::string why) {
-  patch["metadata"]["resourceVersion"] = w.checkpoint->meta.resource_version;
+Step Patch(Json patch, std::string why) {
   Step step;
   step.action = Action::kPatchStatus;
   step.patch = std::move(patch);
@@ -31,7 +30,7 @@ Step Fail(const World& w, const char* because, const std::string& message, WallT
   // Whose it was, so that its successor can say why it starts cold.
   const bool same_pod = w.pod && (w.checkpoint->spec.pod_uid.empty() || w.pod->meta.uid == w.checkpoint->spec.pod_uid);
   if (same_pod && !w.lineage.owner.uid.empty()) patch["status"]["owner"] = api::ToJson(w.lineage.owner);
-  Step step = Patch(w, std::move(patch), note);
+  Step step = Patch(std::move(patch), note);
   step.notice = Notice{true, because, note, same_pod, true};
   return step;
 }
@@ -44,7 +43,7 @@ Step Wait(const World& w, const std::string& message, Duration again, WallTime n
   Json patch = api::PhasePatch(c, Phase::kPending, reason::kWaiting, message, now);
   // As the patch has it: a message that was shortened would differ for ever.
   const api::Condition next = *api::Checkpoint::FromJson(patch).Ready();
-  if (ready == nullptr || ready->reason != next.reason || ready->message != next.message) step = Patch(w, std::move(patch), message);
+  if (ready == nullptr || ready->reason != next.reason || ready->message != next.message) step = Patch(std::move(patch), message);
   step.again = std::clamp<Duration>(DeadlineOf(c) - now, std::chrono::milliseconds(100), again);
   return step;
 }
@@ -95,7 +94,6 @@ Step Prepare(const World& w) {
   Step step;
   step.action = Action::kPrepare;
   step.why = "fixes the pod's uid, holds the object until its content is gone";
-  step.patch["metadata"]["resourceVersion"] = c.meta.resource_version;
   std::vector<std::string> finalizers = c.meta.finalizers;
   if (std::find(finalizers.begin(), finalizers.end(), kContentFinalizer) == finalizers.end()) finalizers.push_back(kContentFinalizer);
   step.patch["metadata"]["finalizers"] = finalizers;
@@ -140,7 +138,7 @@ Step Assign(const World& w, WallTime now) {
   patch["status"]["podUID"] = pod.meta.uid;
   patch["status"]["owner"] = api::ToJson(w.lineage.owner);
   patch["status"]["startedAt"] = FormatTime(now);
-  Step step = Patch(w, std::move(patch), "assigned to node " + pod.node_name);
+  Step step = Patch(std::move(patch), "assigned to node " + pod.node_name);
   step.again = std::max<Duration>(DeadlineOf(*w.checkpoint) + kAgentGrace - now, seconds(1));
   return step;
 }
@@ -198,7 +196,7 @@ Step NextAssigned(const World& w, WallTime now) {
         now);
   }
   // An agent takes nothing from a leader whose term is over, so what was in flight when we came goes on in ours. PatchStatus adds it.
-  Step step = w.checkpoint->status.term < w.term ? Patch(w, {{"status", Json::object()}}, "taken over from an earlier leader") : Step{};
+  Step step = w.checkpoint->status.term < w.term ? Patch({{"status", Json::object()}}, "taken over from an earlier leader") : Step{};
   step.again = until - now;
   return step;
 }

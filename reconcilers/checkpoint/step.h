@@ -41,7 +41,7 @@ enum class Action {
 
 struct Step {
   Action action = Action::kNothing;
-  Json patch;  // of kPrepare and kPatchStatus; carries resourceVersion
+  Json patch;  // of kPrepare and kPatchStatus; who sends it adds what it is locked to (reconcilers/context.h)
   std::string why;
   std::optional<Notice> notice;
   std::optional<Duration> again;
