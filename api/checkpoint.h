@@ -19,7 +19,9 @@ inline constexpr char kProtect[] = "holdfast.dev/protect";                 // "t
 inline constexpr char kPolicy[] = "holdfast.dev/policy";                   // name of a RestorePolicy
 inline constexpr char kContainers[] = "holdfast.dev/containers";           // "a,b"
 inline constexpr char kFromCheckpoint[] = "holdfast.dev/from-checkpoint";  // a user asks that this pod starts from that Checkpoint
-inline constexpr char kRestore[] = "holdfast.dev/restore";    // set by the controller with the claim; overwritten by the webhook
+inline constexpr char kRestore[] = "holdfast.dev/restore";  // set by the controller with the claim; overwritten by the webhook
+// Set by the controller with the opening of the gate of a pod that starts cold: reconcilers/claim/cold_start.h.
+inline constexpr char kRestoreSkipped[] = "holdfast.dev/restore-skipped";
 inline constexpr char kClaimGate[] = "holdfast.dev/claim";    // scheduling gate
 inline constexpr char kNodeReady[] = "holdfast.dev/runtime";  // node label: "ready"
 

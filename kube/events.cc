@@ -1,6 +1,7 @@
 // One thread owns the series and sends, so that events of one object arrive in order.
 #include "kube/events.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -67,13 +68,18 @@ Json ToJson(const ObjectReference& reference) {
   return json;
 }
 
-// "web-0.17a3…": unique for an object, as client-go does it.
-std::string EventName(const std::string& object, WallTime at) {
-  char suffix[20];
-  const int length = snprintf(suffix, sizeof suffix, ".%llx", static_cast<unsigned long long>(at.time_since_epoch().count()));
-  std::string stem = object.substr(0, kMaxNameBytes - static_cast<size_t>(length));
+// "web-0.<id>", the object's name cut where both are too long.
+std::string EventName(const std::string& object, const std::string& id) {
+  std::string stem = object.substr(0, kMaxNameBytes - std::min(kMaxNameBytes, id.size() + 1));
   while (!stem.empty() && isalnum(static_cast<unsigned char>(stem.back())) == 0) stem.pop_back();
-  return stem + suffix;
+  return stem + "." + id;
+}
+
+// Unique for an object, as client-go does it.
+std::string IdOf(WallTime at) {
+  char id[20];
+  snprintf(id, sizeof id, "%llx", static_cast<unsigned long long>(at.time_since_epoch().count()));
+  return id;
 }
 
 bool MayPass(const Status& status) {
@@ -204,7 +210,7 @@ Json EventRecorder::Impl::NewEvent(const Occurrence& what) const {
   const ObjectReference& about = what.key.regarding;
   Json event = {{"apiVersion", kEvents.ApiVersion()},
                 {"kind", kEvents.kind},
-                {"metadata", {{"name", EventName(about.name, what.at)}, {"namespace", about.ns.empty() ? "default" : about.ns}}},
+                {"metadata", {{"name", EventName(about.name, IdOf(what.at))}, {"namespace", about.ns.empty() ? "default" : about.ns}}},
                 {"eventTime", FormatMicroTime(what.at)},
                 {"reportingController", Clip(controller, kMaxWordBytes)},
                 {"reportingInstance", Clip(instance, kMaxWordBytes)},
@@ -305,6 +311,18 @@ void EventRecorder::Normal(const ObjectReference& about, const std::string& reas
 void EventRecorder::Warning(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
                             const std::optional<ObjectReference>& related) {
   impl_->Record("Warning", about, reason, action, note, related);
+}
+
+Status EventRecorder::WarnOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
+                               const std::string& note, const CallOptions& options) {
+  const Occurrence what{{"Warning", Clip(action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, {}},
+                        Clip(note, kMaxNoteBytes),
+                        impl_->clock.Wall(),
+                        impl_->clock.Mono()};
+  Json event = impl_->NewEvent(what);
+  event["metadata"]["name"] = EventName(about.name, id);
+  const Status sent = impl_->client.Create(kEvents, GetString(event, {"metadata", "namespace"}), event, options).status();
+  return sent.code() == Code::kAlreadyExists ? Status::Ok() : sent;
 }
 
 int64_t EventRecorder::dropped() const { return impl_->dropped; }

@@ -34,6 +34,10 @@ class EventRecorder {
               const std::optional<ObjectReference>& related = {});
   void Warning(const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
                const std::optional<ObjectReference>& related = {});
+  // One that has to come through, once, whoever may have sent it before: named after `id`, sent before it returns. OK when the API server
+  // has it already. Blocks for as long as `options` let it.
+  Status WarnOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
+                  const std::string& note, const CallOptions& options);
   int64_t dropped() const;  // for any reason, since the start
 
  private:

@@ -4,6 +4,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "reconcilers/claim/cold_start.h"
 
 namespace holdfast::reconcilers::claim {
 namespace {
@@ -66,9 +67,10 @@ Result<World> Reconciler::LookLive(const World& cached, std::stop_token stop) co
   return world;
 }
 
-Result<bool> Reconciler::PatchPod(const kube::Pod& pod, const api::Checkpoint* restore, std::stop_token stop) {
+Result<PodPtr> Reconciler::PatchPod(const kube::Pod& pod, const Step& step, std::stop_token stop) {
   HF_ASSIGN_OR_RETURN(Json live, context_.client.Get(kube::Pod::kResource, pod.meta.ns, pod.meta.name, Calls(stop)));
-  if (GetString(live, {"metadata", "uid"}) != pod.meta.uid) return false;
+  const kube::ObjectMeta meta = kube::ObjectMeta::FromJson(live);
+  if (meta.uid != pod.meta.uid) return PodPtr();
   Json gates = Json::array();
   bool gated = false;
   for (const Json& gate : GetArray(live, {"spec", "schedulingGates"})) {
@@ -78,11 +80,15 @@ Result<bool> Reconciler::PatchPod(const kube::Pod& pod, const api::Checkpoint* r
       gates.push_back(gate);
     }
   }
-  if (!gated) return false;
-  Json patch = {{"metadata", {{"resourceVersion", GetString(live, {"metadata", "resourceVersion"})}}},
-                {"spec", {{"schedulingGates", gates}}}};
-  patch["metadata"]["annotations"][api::kRestore] = restore != nullptr ? Json(restore->meta.name) : Json(nullptr);
-  if (restore != nullptr) {
+  if (!gated) return PodPtr();
+  Json patch = Locked({{"spec", {{"schedulingGates", gates}}}}, meta);
+  Json& annotations = patch["metadata"]["annotations"];
+  if (step.action == Action::kCold) {
+    const ColdStart cold{context_.clock.Wall(), step.notice->note, step.checkpoint ? step.checkpoint->meta.name : ""};
+    annotations[api::kRestoreSkipped] = cold.ToAnnotation();
+  } else {
+    const api::Checkpoint* restore = step.checkpoint.get();
+    annotations[api::kRestore] = restore->meta.name;
     // A gated pod's nodeSelector may be added to, which tightens it as a node affinity would, in one flat field.
     const std::string arch = GetString(restore->status.platform, {"arch"});
     const Json& selector = GetObject(live, {"spec", "nodeSelector"});
@@ -91,7 +97,16 @@ Result<bool> Reconciler::PatchPod(const kube::Pod& pod, const api::Checkpoint* r
   auto written = context_.client.Patch(kube::Pod::kResource, pod.meta.ns, pod.meta.name, kube::PatchType::kMerge, patch, Calls(stop));
   if (!written.ok()) return written.status().With("opening the gate of pod " + pod.meta.Key());
   HF_FAULT_POINT("controller.wrote");
-  return true;
+  return std::make_shared<const kube::Pod>(kube::Pod::FromJson(*written));
+}
+
+Status Reconciler::TellCold(const kube::Pod& pod, std::stop_token stop) {
+  const auto cold = ColdStart::Of(pod);
+  const std::string what = "cold " + pod.meta.uid;
+  if (!cold || Told(what)) return Status::Ok();
+  HF_RETURN_IF_ERROR(TellColdStart(context_, *cold, pod, stop));
+  FirstTime(what);
+  return Status::Ok();
 }
 
 Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token stop) {
@@ -125,15 +140,15 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         }
         [[fallthrough]];
       case Action::kRelease: {
-        const api::Checkpoint* restore = step.action == Action::kRelease ? step.checkpoint.get() : nullptr;
-        auto opened = PatchPod(*world.pod, restore, stop);
+        auto opened = PatchPod(*world.pod, step, stop);
         if (opened.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
         if (opened.status().code() == Code::kNotFound) return kube::ReconcileResult{};
         if (!opened.ok()) return opened.status();
         if (!*opened) return kube::ReconcileResult{};
-        LogInfo("gate opened",
-                {{"pod", world.pod->meta.Key()}, {"restore", restore != nullptr ? restore->meta.name : ""}, {"why", step.why}});
-        if (step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
+        LogInfo("gate opened", {{"pod", world.pod->meta.Key()},
+                                {"restore", step.action == Action::kRelease ? step.checkpoint->meta.name : ""},
+                                {"why", step.why}});
+        HF_RETURN_IF_ERROR(TellCold(**opened, stop));
         return kube::ReconcileResult{};
       }
     }
@@ -147,18 +162,22 @@ Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c
                            ", because Holdfast did not answer when it was created. To continue from the checkpoint (what the pod did since "
                            "is lost): kubectl -n " +
                            pod.meta.ns + " delete pod " + pod.meta.name;
-  const Json pin = {{"metadata", {{"resourceVersion", c->meta.resource_version}}}, {"spec", {{"pinned", true}}}};
+  const Json pin = Locked({{"spec", {{"pinned", true}}}}, c->meta);
   auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge, pin, Calls(stop));
   if (!pinned.ok()) return pinned.status();
+  // Told before the condition says that it was.
+  HF_RETURN_IF_ERROR(TellColdStart(context_, ColdStart{context_.clock.Wall(), text, c->meta.name}, pod, stop));
   std::vector<api::Condition> conditions = c->status.conditions;
   kube::SetCondition(
       conditions,
       {.type = "ColdStart", .status = "True", .reason = "WebhookMissed", .message = text, .observed_generation = c->meta.generation},
       context_.clock.Wall());
-  HF_RETURN_IF_ERROR(
-      PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status());
-  Announce(context_, Notice{true, "ColdStart", text, true, true}, &pod, c.get());
-  return Status::Ok();
+  return PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status();
+}
+
+bool Reconciler::Told(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  return told_.contains(what);
 }
 
 bool Reconciler::FirstTime(const std::string& what) {
@@ -176,6 +195,7 @@ Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, s
     Announce(context_, Notice{true, "Misconfigured", "not protected: " + world.protection.problem, true, false}, pod.get(), nullptr);
   }
   if (Gated(*pod)) return OpenGate(std::move(world), stop);
+  HF_RETURN_IF_ERROR(TellCold(*pod, stop));
   if (!world.protection.on || world.candidates.empty()) return kube::ReconcileResult{};
   if (CheckpointPtr beside = ColdBeside(world, context_.clock.Wall())) {
     Status reported = ReportColdBeside(*pod, beside, stop);

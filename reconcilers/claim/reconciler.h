@@ -20,10 +20,13 @@ class Reconciler {
   World Look(PodPtr pod) const;
   Result<World> LookLive(const World& cached, std::stop_token stop) const;
   Result<kube::ReconcileResult> OpenGate(World world, std::stop_token stop);
-  // Opens the gate; `restore` null: cold. False when the pod is not behind it any more.
-  Result<bool> PatchPod(const kube::Pod& pod, const api::Checkpoint* restore, std::stop_token stop);
+  // Opens the gate, as `step` says: restoring, or cold. The pod as it is then; null when it is not behind it any more.
+  Result<PodPtr> PatchPod(const kube::Pod& pod, const Step& step, std::stop_token stop);
+  // The events of a pod that started cold, ours or an earlier leader's. An error when they may come through later.
+  Status TellCold(const kube::Pod& pod, std::stop_token stop);
   Status ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop);
   bool FirstTime(const std::string& what);
+  bool Told(const std::string& what);
 
   Context context_;
   std::mutex mutex_;

@@ -148,6 +148,7 @@ class Leader {
     auto options = Replica::Options("leader-of-" + ns_, 0, Front::Shared().ns());
     options.leader_elect = false;
     options.store_url = Front::Shared().store_url();
+    options.store_token_file.clear();
     replica_ = std::make_unique<Replica>(transport_, options);
   }
   void Count() {
@@ -259,6 +260,8 @@ class Scenario {
       text += "pod " + name + (Gated(name) ? ", gated" : "") +
               (Field(name, {"metadata", "annotations", api::kRestore}).empty() ? "" : ", restores") + "\n";
     }
+    // On the pod and on the Checkpoint, once each: whoever starts cold is told so.
+    text += "ColdStart events: " + std::to_string(cluster_.EventNotes(ns_, "ColdStart").size()) + "\n";
     for (const auto& [what, count] : observer_.counts()) text += what + ": " + std::to_string(count) + "\n";
     return text;
   }
@@ -277,6 +280,9 @@ class Drain : public Scenario {
 class FailingDrain : public Drain {
  public:
   explicit FailingDrain(const Case& c) : Drain(c, true) {}
+  bool Play() override {
+    return Drain::Play() && leader_.Until([&] { return cluster_.EventNotes(ns_, "ColdStart").size() == 2; });
+  }
 };
 
 // A user's checkpoint of a pod that runs on, deleted when it is done: what the store holds of it goes first.
