@@ -21,13 +21,11 @@ constexpr char kLeaseName[] = "holdfast-controller";
 constexpr Duration kLeaseTolerance = std::chrono::seconds(20);
 const kube::Resource kSelfSubjectReviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
 
-std::unique_ptr<kube::Transport> StoreTransport(const AppOptions& options) {
+std::unique_ptr<storage::RemoteStore> Store(const AppOptions& options) {
   if (options.store_url.empty()) return nullptr;
-  kube::ClientConfig config;
-  config.server = options.store_url;
-  config.ca_file = options.store_ca_file;
-  config.token_file = options.store_token_file;
-  return kube::MakeCurlTransport(std::move(config));
+  storage::RemoteStoreOptions store;
+  store.http = {.url = options.store_url, .ca_file = options.store_ca_file, .token_file = options.store_token_file};
+  return std::make_unique<storage::RemoteStore>(std::move(store));
 }
 
 CertificateOptions Certificates(const AppOptions& options) {
@@ -48,7 +46,7 @@ struct App::Impl {
       : options(std::move(given)),
         client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server)),
         events(client, "holdfast-controller", options.identity, &metrics.runtime()),
-        store(StoreTransport(options)),
+        store(Store(options)),
         caches(client),
         context{caches, client, events, client.clock(), [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
         leadership(caches, context, metrics, store, options.max_drains_per_node),

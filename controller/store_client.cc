@@ -1,43 +1,32 @@
 #include "controller/store_client.h"
 
-#include "base/file.h"
-#include "base/json.h"
-
 namespace holdfast::controller {
 namespace {
 
-constexpr Duration kProbeEvery = std::chrono::seconds(5);
+constexpr Duration kProbeEvery = std::chrono::seconds(5), kProbeLimit = std::chrono::seconds(3), kDeleteLimit = std::chrono::seconds(20);
 constexpr Duration kDownAfter = std::chrono::seconds(30);
 
 }  // namespace
 
-StoreClient::StoreClient(std::unique_ptr<kube::Transport> transport, Clock& clock)
-    : transport_(std::move(transport)), clock_(clock), last_answer_ns_(clock.Mono().time_since_epoch().count()) {}
+StoreClient::StoreClient(std::unique_ptr<storage::RemoteStore> store, Clock& clock)
+    : store_(std::move(store)), clock_(clock), last_answer_ns_(clock.Mono().time_since_epoch().count()) {}
 StoreClient::~StoreClient() { Stop(); }
 
+std::unique_ptr<storage::RemoteStore> StoreClient::Within(Duration limit, std::stop_token stop) const {
+  return store_->Within(clock_.Mono() + limit, std::move(stop));
+}
+
 Status StoreClient::Delete(const std::string& manifest_id, int64_t term, std::stop_token stop) {
-  if (!transport_) return {Code::kUnavailable, "no store is configured: set --store-url"};
-  if (!IsSafeName(manifest_id)) return {Code::kInvalidArgument, "the manifest id is not one"};
-  kube::HttpRequest request;
-  request.method = "DELETE";
-  request.path = "/v1/manifests/" + manifest_id;
-  if (term != 0) request.headers["holdfast-term"] = std::to_string(term);
-  request.timeout = std::chrono::seconds(20);
-  auto answer = transport_->Send(request, stop);
-  if (!answer.ok()) return answer.status().With("checkpoint store");
-  if (answer->status / 100 == 2 || answer->status == 404) return Status::Ok();
-  auto error = ParseJson(answer->body);
-  const std::string message = error.ok() ? GetString(*error, {"message"}) : "";
-  const Code code = answer->status == 412 ? Code::kFailedPrecondition : Code::kUnavailable;
-  return {code, "the checkpoint store answers " + std::to_string(answer->status) + (message.empty() ? "" : ": " + message)};
+  if (!store_) return {Code::kUnavailable, "no store is configured: set --store-url"};
+  const Status deleted = Within(kDeleteLimit, std::move(stop))->Delete(manifest_id, term);
+  // A store has deleted what it does not have: a 404 is the word of something else at its address, and proves nothing.
+  if (deleted.code() == Code::kNotFound)
+    return {Code::kUnavailable, "what answers at --store-url is no checkpoint store: " + deleted.message()};
+  return deleted.With("checkpoint store");
 }
 
 void StoreClient::Probe(std::stop_token stop) {
-  kube::HttpRequest request;
-  request.path = "/healthz";
-  request.timeout = std::chrono::seconds(3);
-  // Any answer is one, even a refusal.
-  if (!transport_->Send(request, stop).ok()) return;
+  if (!Within(kProbeLimit, std::move(stop))->Ping().ok()) return;
   last_answer_ns_ = clock_.Mono().time_since_epoch().count();
   answered_ = true;
 }
@@ -45,7 +34,7 @@ void StoreClient::Probe(std::stop_token stop) {
 bool StoreClient::down() const { return answered_ && clock_.Mono().time_since_epoch().count() - last_answer_ns_ > kDownAfter.count(); }
 
 void StoreClient::Start() {
-  if (!transport_) return;
+  if (!store_) return;
   thread_ = std::jthread([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
       Probe(stop);

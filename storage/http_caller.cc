@@ -124,7 +124,10 @@ Result<std::string> HttpCaller::Token() {
   std::lock_guard lock(mutex_);
   // Kubernetes replaces the file long before the token expires.
   if (!token_.empty() && clock_.Mono() - token_read_ < std::chrono::seconds(1)) return token_;
-  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(options_.token_file, 64 << 10));
+  Result<std::string> read = ReadFile(options_.token_file, 64 << 10);
+  // Whatever is wrong with the file, it says nothing about what was asked for.
+  if (!read.ok()) return Status(Code::kUnavailable, "the token for " + options_.url + ": " + read.status().message());
+  std::string text = std::move(*read);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
   if (text.find_first_of("\r\n") != std::string::npos)
     return Status(Code::kInvalidArgument, options_.token_file + " does not hold one token");
@@ -134,7 +137,10 @@ Result<std::string> HttpCaller::Token() {
 }
 
 Result<HttpAnswer> HttpCaller::Try(const HttpCall& call, const CallLimits& limits) {
-  HF_ASSIGN_OR_RETURN(std::string token, Token());
+  std::string token;
+  if (!call.anonymous) {
+    HF_ASSIGN_OR_RETURN(token, Token());
+  }
   const Duration left = limits.deadline - clock_.Mono();
   if (left <= Duration(0)) return Status(Code::kUnavailable, "no time left to ask " + options_.url);
   CURL* curl = Borrow();
@@ -148,6 +154,7 @@ Result<HttpAnswer> HttpCaller::Try(const HttpCall& call, const CallLimits& limit
   curl_slist* headers = curl_slist_append(nullptr, "Expect:");  // the server never refuses before it has read the body
   if (!token.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + token).c_str());
   headers = curl_slist_append(headers, "Content-Type: application/octet-stream");
+  for (const auto& [name, value] : call.headers) headers = curl_slist_append(headers, (name + ": " + value).c_str());
   curl_easy_setopt(curl, CURLOPT_URL, (options_.url + call.path).c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));

@@ -31,6 +31,8 @@ struct HttpCall {
   std::string path;
   std::vector<std::span<const std::byte>> body;  // sent one after another
   size_t max_answer_bytes = 1 << 20;
+  std::vector<std::pair<std::string, std::string>> headers{};  // more of them
+  bool anonymous = false;                                      // without the token
 };
 
 struct HttpAnswer {

@@ -219,9 +219,19 @@ Status RemoteStore::Abort(const std::string& id, const std::string& ns) {
   return Call({.method = "POST", .path = "/v1/sessions/" + id + "/abort?ns=" + ns, .body = {}}).status();
 }
 
-Status RemoteStore::Delete(const std::string& manifest) {
+Status RemoteStore::Delete(const std::string& manifest) { return Delete(manifest, 0); }
+
+Status RemoteStore::Delete(const std::string& manifest, int64_t term) {
   HF_RETURN_IF_ERROR(CheckId(manifest, "checkpoint uid"));
-  return Call({.method = "DELETE", .path = "/v1/manifests/" + manifest, .body = {}}).status();
+  HttpCall call{.method = "DELETE", .path = "/v1/manifests/" + manifest, .body = {}};
+  if (term != 0) call.headers = {{kTermHeader, std::to_string(term)}};
+  return Call(call).status();
+}
+
+Status RemoteStore::Ping() {
+  Status answer = Call({.method = "GET", .path = "/healthz", .body = {}, .anonymous = true}).status();
+  const bool silent = answer.code() == Code::kUnavailable || answer.code() == Code::kCancelled;
+  return silent ? answer : Status::Ok();
 }
 
 }  // namespace holdfast::storage

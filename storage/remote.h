@@ -27,6 +27,10 @@ class RemoteStore final : public Store {
   Result<std::array<uint8_t, 32>> HashKeyOf(const std::string& manifest) override;
   Status Abort(const std::string& id, const std::string& ns) override;
   Status Delete(const std::string& manifest) override;
+  // In a term of leadership: kFailedPrecondition when the store has heard of a later one. 0: there is no election.
+  Status Delete(const std::string& manifest, int64_t term);
+  // Does a server answer at all? OK whatever it says; kUnavailable when it does not until the deadline.
+  Status Ping();
 
  private:
   struct Shared;  // the connections, and the keys of manifests that were read; sessions and Within's stores share it

@@ -10,6 +10,7 @@
 
 namespace holdfast::storage {
 
+inline constexpr char kTermHeader[] = "Holdfast-Term";  // of leadership, with a DELETE of a manifest
 inline constexpr size_t kFrameHeaderBytes = 44;
 // A body of frames: a batch of segments, none of which compression made longer.
 inline constexpr size_t kMaxFramesBytes = kBatchBytes + kMaxSegmentBytes + kBatchSegments * kFrameHeaderBytes;

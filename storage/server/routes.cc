@@ -195,7 +195,7 @@ Status Routes::State(const std::string& id, Response& response) {
 }
 
 Status Routes::Delete(const std::string& id, const Request& request) {
-  const std::string text = request.get_header_value("Holdfast-Term");
+  const std::string text = request.get_header_value(kTermHeader);
   int64_t term = 0;
   if (!text.empty()) {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), term);
