@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,7 +56,11 @@ TEST_F(ProcessTree, NothingRunsAfterAStop) {
   ASSERT_TRUE(StopDescendants(root_, seconds(10)).ok());
   for (pid_t pid : Descendants(root_)) EXPECT_EQ(StateOf(pid), 'T');
   const size_t before = Size();
-  std::this_thread::sleep_for(milliseconds(50));
+  // While one that nobody stopped, and that began later, writes a hundred lines.
+  const std::string control = dir_ + "/control";
+  const std::string script = "i=0; while [ $i -lt 100 ]; do echo x >> " + control + "; i=$((i+1)); done";
+  ASSERT_EQ(system(script.c_str()), 0);
+  ASSERT_EQ(ReadFile(control).value_or("").size(), 200u);
   EXPECT_EQ(Size(), before);
   EXPECT_NE(StateOf(root_), 'T') << "the process itself is not stopped";
 }

@@ -1,0 +1,116 @@
+// The executor and its dump: by holdfast-runc or through the kubelet, failing, late, lost.
+#include "executor_fixture.h"
+
+namespace holdfast::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(ExecutorTest, ACheckpointThatIsNotFinalGoesThroughTheKubeletAndThePodRunsOn) {
+  cluster.checkpoint["spec"]["final"] = false;
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+  EXPECT_THAT(kubelet.asked, ElementsAre("main"));
+  EXPECT_EQ(node.dumps, 0);
+  EXPECT_FALSE(Frozen());
+  EXPECT_FALSE(Exists(dir.path() + "/archive.tar")) << "the kubelet's archive must not fill its disk";
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AReplacedPodIsNotedAfterTheKubeletsCall) {
+  cluster.checkpoint["spec"]["final"] = false;
+  auto dump = kubelet.on_checkpoint;
+  kubelet.on_checkpoint = [&, dump](const std::string& c) {
+    cluster.pods["default/web-0"]["metadata"]["uid"] = "successor";
+    return dump(c);
+  };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "PodReplaced");
+  EXPECT_EQ(store.commits, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, ARestartedContainerIsNotedAfterTheKubeletsCall) {
+  cluster.checkpoint["spec"]["final"] = false;
+  auto dump = kubelet.on_checkpoint;
+  kubelet.on_checkpoint = [&, dump](const std::string& c) {
+    cluster.pods["default/web-0"]["status"]["containerStatuses"][0]["containerID"] = "containerd://c2";
+    return dump(c);
+  };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "PodReplaced");
+}
+
+TEST_F(ExecutorTest, AKubeletThatDoesNotReachOurRuntimeIsADumpFailure) {
+  cluster.checkpoint["spec"]["final"] = false;
+  kubelet.on_checkpoint = [](const std::string&) -> Result<std::string> { return std::string("/nowhere/archive.tar"); };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_THAT(Message(), HasSubstr("runtime entry"));
+}
+
+TEST_F(ExecutorTest, ARefusingKubeletIsADumpFailureWithItsWords) {
+  cluster.checkpoint["spec"]["final"] = false;
+  kubelet.on_checkpoint = [](const std::string&) -> Result<std::string> { return Status(Code::kPermissionDenied, "no nodes/checkpoint"); };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_THAT(Message(), HasSubstr("no nodes/checkpoint"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AFailedDumpThawsAndSaysWhatCriuSaid) {
+  node.on_dump = [this](const std::string& landing) { Dump(landing, false); };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kFailed);
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_THAT(Message(), HasSubstr("io_uring"));
+  EXPECT_TRUE(cluster.HasEvent("pod/web-0", "DumpFailed"));
+  EXPECT_THAT(node.thawed, ElementsAre("c1"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, ADumpThatEndsWithoutAResultIsTriedOnceMore) {
+  int tries = 0;
+  node.on_dump = [&](const std::string& landing) {
+    if (++tries == 2) Dump(landing, true);
+  };
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+  EXPECT_EQ(tries, 2);
+}
+
+TEST_F(ExecutorTest, ADumpThatNeverGivesAResultFailsAfterTwoTries) {
+  node.on_dump = nullptr;
+  node.output = "holdfast-runc: no space";
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 2);
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_THAT(Message(), HasSubstr("no space"));
+}
+
+TEST_F(ExecutorTest, ADumpPastItsDeadlineIsKilledAndThePodThawed) {
+  node.on_dump = [this](const std::string&) {
+    node.dump_running = true;
+    node.containers["c1"] = ContainerState::kPaused;
+  };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "Deadline");
+  EXPECT_EQ(node.kills, 1);
+  EXPECT_FALSE(Frozen());
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AThawThatFailsIsTriedUntilItWorks) {
+  node.on_dump = [this](const std::string& landing) { Dump(landing, false); };
+  node.thaw_fails = true;
+  EXPECT_FALSE(Drive(5));
+  EXPECT_THAT(last.message(), HasSubstr("stays frozen"));
+  node.thaw_fails = false;
+  EXPECT_TRUE(Drive());
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace holdfast::agent

@@ -1,0 +1,133 @@
+// An executor on a node in memory, with one Checkpoint assigned to it: a final one of the running pod default/web-0.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "agent/executor.h"
+#include "fakes.h"
+
+namespace holdfast::agent {
+
+// Moves a FakeClock on while somebody waits on it.
+class Pump {
+ public:
+  explicit Pump(FakeClock& clock)
+      : thread_([&clock](std::stop_token stop) {
+          while (!stop.stop_requested()) {
+            // Paced: free running, virtual time would outrun the code under test.
+            if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  ExecutorTest() {
+    layout.run = dir.path() + "/run";
+    layout.state = dir.path() + "/state";
+    EXPECT_TRUE(layout.Make().ok());
+    cluster.pods["default/web-0"] = PodJson("web-0", "pod-uid");
+    cluster.checkpoint = CheckpointJson(true);
+    cluster.checkpoint["metadata"]["creationTimestamp"] = FormatTime(clock.Wall());
+    node.containers["c1"] = ContainerState::kRunning;
+    node.on_dump = [this](const std::string& landing) { Dump(landing, true); };
+    kubelet.on_checkpoint = [this](const std::string&) -> Result<std::string> {
+      Dump(layout.Landing("ck-uid"), true);
+      const std::string archive = dir.path() + "/archive.tar";
+      EXPECT_TRUE(WriteFileAtomically(archive, "stub").ok());
+      return archive;
+    };
+    Restart();
+  }
+
+  void Restart() {
+    ExecutorOptions options;
+    options.node_name = "node1";
+    options.store_name = "default";
+    options.admit = [this](int64_t term) { return term < leader_term ? Status(Code::kFailedPrecondition, "over") : Status::Ok(); };
+    options.ingest = [this](const std::string& landing, storage::Session&, const storage::IngestOptions& o) { return Ingest(landing, o); };
+    executor = std::make_unique<Executor>(options, layout, journal, node, kubelet, store, cluster, metrics, clock);
+  }
+
+  void Dump(const std::string& landing, bool ok) {
+    runtime::DumpResult result;
+    result.ok = ok;
+    result.reason = ok ? "Completed" : "DumpFailed";
+    result.message = ok ? "" : "CRIU: io_uring";
+    result.frozen_ms = 810;
+    result.memory_bytes = 1 << 20;
+    Result<std::string> text = ReadFile(landing + "/request.json");
+    ASSERT_TRUE(text.ok());
+    const bool final = GetBool(*ParseJson(*text), {"final"});
+    ASSERT_TRUE(MakeDirs(landing + "/main/images").ok());
+    ASSERT_TRUE(WriteFileAtomically(landing + "/main/images/pages-1.img", std::string(8192, 'x')).ok());
+    if (ok && final) node.containers["c1"] = ContainerState::kPaused;
+    ASSERT_TRUE(WriteFileAtomically(landing + "/result.json", DumpJson(result.ToJson())).ok());
+  }
+
+  Result<std::vector<storage::FileEntry>> Ingest(const std::string& landing, const storage::IngestOptions& options) {
+    EXPECT_TRUE(Exists(landing + "/result.json"));
+    if (on_ingest) return on_ingest(options);
+    return std::vector<storage::FileEntry>{};
+  }
+
+  // Runs until there is nothing to do now. Returns true when the checkpoint is finished on this node.
+  bool Drive(int rounds = 50) {
+    for (int i = 0; i < rounds; ++i) {
+      Result<std::optional<Duration>> again = executor->Run("ck-uid", {});
+      if (again.ok() && !*again) return !Exists(layout.JournalFolder() + "/ck-uid.json");
+      last = again.status();
+      clock.Advance(again.ok() ? **again : std::chrono::milliseconds(500));
+    }
+    return false;
+  }
+
+  // What an earlier agent left in the journal of a final checkpoint of web-0, with a minute to go.
+  JournalEntry Entry(Step step, const std::string& uid = "ck-uid") const {
+    JournalEntry entry;
+    entry.uid = uid;
+    entry.ns = "default";
+    entry.name = "ck";
+    entry.pod = "web-0";
+    entry.pod_uid = "pod-uid";
+    entry.final = true;
+    entry.step = step;
+    entry.deadline_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
+    entry.containers = {{"main", "c1", "counter:1", ""}};
+    return entry;
+  }
+
+  Step StepNow() { return journal.Read("ck-uid")->step; }
+  std::string Reason() { return cluster.Seen().Ready() == nullptr ? "" : cluster.Seen().Ready()->reason; }
+  std::string Message() { return cluster.Seen().Ready() == nullptr ? "" : cluster.Seen().Ready()->message; }
+  bool Frozen() { return node.containers["c1"] == ContainerState::kPaused; }
+  void ExpectNothingLeft() {
+    using ::testing::IsEmpty;
+    EXPECT_THAT(*ListDir(layout.Containers()), IsEmpty());
+    EXPECT_THAT(*ListDir(layout.run + "/pods"), IsEmpty());
+    EXPECT_THAT(*ListDir(layout.state + "/landing"), IsEmpty());
+    EXPECT_THAT(*ListDir(layout.JournalFolder()), IsEmpty());
+  }
+
+  int64_t leader_term = 0;
+  TempDir dir;
+  FakeClock clock;
+  Layout layout;
+  Journal journal{dir.path() + "/state/journal"};
+  FakeNode node;
+  FakeKubelet kubelet;
+  FakeStore store;
+  FakeCluster cluster;
+  Metrics metrics;
+  std::function<Result<std::vector<storage::FileEntry>>(const storage::IngestOptions&)> on_ingest;
+  std::unique_ptr<Executor> executor;
+  Status last;
+};
+
+}  // namespace holdfast::agent
