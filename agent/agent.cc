@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "kube/admission.h"
+#include "kube/credentials.h"
 #include "kube/metrics.h"
 #include "kube/request_metrics.h"
 #include "kube/source.h"
@@ -110,6 +111,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
     HF_ASSIGN_OR_RETURN(host_pid, FindNodeProcess());
   }
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
+  HF_RETURN_IF_ERROR(kube::ExpiredForGood(config, clock.Wall()).With("kubeconfig " + options.kubeconfig));
   Metrics metrics;
   kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server));
   KubeCluster cluster(client, options.node_name, &metrics.runtime());

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/time_format.h"
 #include "controller/app.h"
+#include "kube/credentials.h"
 
 namespace {
 
@@ -67,8 +68,10 @@ int main(int argc, char** argv) {
   options.drain_deadline = *ParseDuration(deadline);
 
   auto config = kube::LoadConfig(kubeconfig);
-  if (!config.ok()) {
-    std::cerr << "holdfast-controller: " << config.status().message() << "\n";
+  Status usable = config.status();
+  if (usable.ok()) usable = kube::ExpiredForGood(*config, Clock::Real().Wall()).With("kubeconfig " + kubeconfig);
+  if (!usable.ok()) {
+    std::cerr << "holdfast-controller: " << usable.message() << "\n";
     return 2;
   }
   config->user_agent = "holdfast-controller/" HOLDFAST_VERSION;

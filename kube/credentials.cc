@@ -15,6 +15,13 @@ std::string Or(const std::string& given, const std::string& otherwise) { return 
 
 }  // namespace
 
+Status ExpiredForGood(const ClientConfig& config, WallTime now) {
+  std::optional<WallTime> expiry = CertificateExpiry(config.client_certificate_pem);
+  if (config.client_certificate_pem.empty() || !expiry || *expiry > now) return Status::Ok();
+  return {Code::kUnauthenticated, "the client certificate in it expired at " + FormatTime(*expiry) +
+                                      ": renew it, or name a file (client-certificate) that somebody renews, and start again"};
+}
+
 bool Credentials::File::Refresh() {
   if (path_.empty()) return false;
   Result<std::string> text = ReadFile(path_, kMaxFileBytes);

@@ -22,6 +22,9 @@ struct TlsMaterial {
   uint64_t identity = 0;                 // grows when our certificate or key changed: connections made with the old ones must go
 };
 
+// kUnauthenticated: our client certificate has expired, and stands in the kubeconfig itself, which is not read again: trying cannot help.
+Status ExpiredForGood(const ClientConfig& config, WallTime now);
+
 class Credentials {
  public:
   // A file is looked at again when it was not for `recheck`.

@@ -55,7 +55,7 @@ class Lister {
   }
 
  private:
-  std::string What() const { return "list " + spec_.resource.plural; }
+  std::string What() const { return "list " + spec_.resource.Path(""); }
 
   Page ReadWithRetries(int page_size, const std::string& token) {
     for (int tries = 1;; ++tries) {

@@ -74,7 +74,7 @@ bool Reflector::Impl::OnLine(Stream* stream, std::string_view line) {
   const std::string type = GetString(*event, {"type"});
   const Json& object = GetObject(*event, {"object"});
   if (type == "ERROR") {
-    stream->refusal = Refusal::FromEvent(object, "watch " + resource.plural);
+    stream->refusal = Refusal::FromEvent(object, "watch " + resource.Path(""));
     return false;
   }
   stream->broken = OnEvent(stream, type, object);
@@ -164,7 +164,7 @@ Reflector::Impl::Next Reflector::Impl::JudgeStaging(const Stream& stream, const 
     if (!stream.broken.ok()) return again(stream.broken);
     return again(result.ok() ? Status(Code::kUnavailable, "the stream ended before the initial events did") : result.status());
   }
-  const Refusal refusal = stream.refusal ? *stream.refusal : Refusal::FromResponse(*result, "watch " + resource.plural);
+  const Refusal refusal = stream.refusal ? *stream.refusal : Refusal::FromResponse(*result, "watch " + resource.Path(""));
   if (refusal.status.code() == Code::kResourceExhausted) {
     Pause(refusal.status, stop, refusal.retry_after);
     return Next::kList;
@@ -202,7 +202,7 @@ Reflector::Impl::Next Reflector::Impl::Judge(const Stream& stream, const Result<
     if (stream.lasted < kShortWatch && stream.quiet) Pause({Code::kUnavailable, "watch ended at once, without an event"}, stop);
     return Next::kWatch;
   }
-  return JudgeRefusal(stream, Refusal::FromResponse(*result, "watch " + resource.plural), /*opened=*/false, stop);
+  return JudgeRefusal(stream, Refusal::FromResponse(*result, "watch " + resource.Path("")), /*opened=*/false, stop);
 }
 
 Reflector::Impl::Next Reflector::Impl::JudgeRefusal(const Stream& stream, const Refusal& refusal, bool opened,

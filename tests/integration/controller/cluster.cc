@@ -63,6 +63,13 @@ bool Eventually(const std::function<bool()>& ready, Duration timeout) {
   return true;
 }
 
+Status ApplyCrds(const std::string& kubeconfig) {
+  // README.md lies beside the CRDs; kubectl reads .yaml files only.
+  HF_ASSIGN_OR_RETURN(ProcessResult applied,
+                      RunProcess({KubectlPath(), "--kubeconfig", kubeconfig, "apply", "-f", HOLDFAST_SOURCE_DIR "/crds"}, {}));
+  return applied.exit_code == 0 ? Status::Ok() : Status(Code::kInternal, applied.err);
+}
+
 Cluster& Cluster::Shared() {
   static Cluster cluster;
   return cluster;
@@ -72,11 +79,7 @@ Cluster::Cluster() {
   ApiServer& server = ApiServer::Shared();
   client_ = std::make_unique<kube::Client>(kube::MakeCurlTransport(server.config()));
   webhook_port_ = FreePort();
-  ProcessOptions options;
-  auto applied = RunProcess({KubectlPath(), "--kubeconfig", server.kubeconfig(), "apply", "-f", HOLDFAST_SOURCE_DIR "/crds"}, options);
-  Must(applied.status());
-  // README.md lies beside the CRDs; kubectl reads .yaml files only.
-  if (applied->exit_code != 0) Must({Code::kInternal, applied->err});
+  Must(ApplyCrds(server.kubeconfig()));
   Must(client_->Create(kNamespaces, "", {{"metadata", {{"name", "holdfast-system"}}}}).status());
   Must(client_->Create(kube::kRuntimeClasses, "", {{"metadata", {{"name", "holdfast"}}}, {"handler", "holdfast"}}).status());
   for (const char* node : {"node-a", "node-b"}) {

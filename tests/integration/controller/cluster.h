@@ -18,6 +18,8 @@ namespace holdfast::testing {
 // Waits until `ready`, at most `timeout`.
 bool Eventually(const std::function<bool()>& ready, Duration timeout = std::chrono::seconds(20));
 
+Status ApplyCrds(const std::string& kubeconfig);
+
 class Cluster {
  public:
   static Cluster& Shared();  // CRDs, RuntimeClass, two ready nodes, the webhook configurations
