@@ -119,6 +119,20 @@ def test_what_an_agent_may_change_on_a_node(guarded, node, patch, message):
     assert (message in answer) if message else (answer == ""), answer
 
 
+def test_an_agent_applies_its_label_to_its_own_node_and_makes_none(guarded):
+    def label(name, uid):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid, "labels": {"holdfast.dev/runtime": "ready"}}}
+        flags = ("--server-side", "--force-conflicts", "--field-manager=holdfast-agent")
+        return guarded.apply("apply", node, who=(*agent("node1"), *flags))
+
+    uid = guarded.get("node", "node1")["metadata"]["uid"]
+    assert label("node1", uid) == ""
+    assert guarded.get("node", "node1")["metadata"]["labels"] == {"role": "worker", "holdfast.dev/runtime": "ready"}
+    assert "may not change node" in label("node2", guarded.get("node", "node2")["metadata"]["uid"])
+    assert label("gone", uid) != ""
+    assert "not found" in guarded.patch("node", "gone", {})
+
+
 def test_others_change_nodes_as_always(guarded):
     assert guarded.patch("node", "node1", {"metadata": {"labels": {"role": "worker"}}, "spec": {"unschedulable": True}}) == ""
     assert guarded.patch("node", "node1", {"spec": {"unschedulable": None}}) == ""
