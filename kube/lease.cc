@@ -18,6 +18,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr Duration kReleaseTimeout = seconds(2);
+constexpr Duration kShortestCall = std::chrono::milliseconds(1);
 // How often a candidate looks: often enough that it knows of the last renewal soon after it was made, since the lease runs from when it
 // was seen. Each look is drawn from the upper half of this, so that candidates do not march in step.
 constexpr Duration kLookEvery = std::chrono::milliseconds(700);
@@ -70,7 +71,7 @@ struct LeaderElector::Impl {
   std::jthread thread{};
 
   void Run(const std::stop_token& stop);
-  void Lead(const std::stop_token& stop, MonoTime acquired);
+  void Lead(const std::stop_token& stop);
   bool AcquireOrRenew(const std::stop_token& stop, MonoTime deadline);
   bool Write(const Json& lease, bool create, MonoTime start, const CallOptions& call);
   void Release();
@@ -89,10 +90,10 @@ struct LeaderElector::Impl {
     return whole > 0 ? Duration(seconds(whole)) : options.lease_duration;
   }
   bool HolderMayLead(MonoTime now) const { return !Holder().empty() && observed_at + HeldFor() > now; }
-  // One call that hangs must leave time for another.
+  // Two calls that hang must leave time for a third. (The transport gives up a dead HTTP/2 connection sooner still.)
   CallOptions Call(const std::stop_token& stop, MonoTime deadline) const {
     CallOptions call;
-    call.timeout = std::clamp<Duration>(deadline - clock.Mono(), std::chrono::milliseconds(1), options.renew_deadline / 2);
+    call.timeout = std::clamp<Duration>(deadline - clock.Mono(), kShortestCall, options.renew_deadline / 3);
     call.stop = stop;
     return call;
   }
@@ -132,6 +133,7 @@ bool LeaderElector::Impl::AcquireOrRenew(const std::stop_token& stop, MonoTime d
       Write(Record(observed, options.identity, options.lease_duration, transitions), false, start, Call(stop, deadline))) {
     return true;
   }
+  if (deadline - clock.Mono() < kShortestCall) return false;
   if (held && options.metrics != nullptr) options.metrics->LeaseSlowPath(options.name);
   CallOptions call = Call(stop, deadline);
   Result<Json> got = client.Get(kLeases, options.ns, options.name, call);
@@ -169,18 +171,20 @@ Duration LeaderElector::Impl::UntilNextLook() {
 
 void LeaderElector::Impl::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    MonoTime start = clock.Mono();
-    if (AcquireOrRenew(stop, start + options.renew_deadline)) {
-      Lead(stop, start);
+    if (AcquireOrRenew(stop, clock.Mono() + options.renew_deadline)) {
+      Lead(stop);
       continue;
     }
     clock.Sleep(UntilNextLook(), stop);
   }
 }
 
-// From the acquisition at `acquired` until leadership is lost or given back.
-void LeaderElector::Impl::Lead(const std::stop_token& stop, MonoTime acquired) {
-  MonoTime until = acquired + options.renew_deadline;
+// From the acquisition until leadership is lost or given back.
+void LeaderElector::Impl::Lead(const std::stop_token& stop) {
+  // Counted from when the last write that the server took was sent: candidates count from when they saw it, which was later. What was tried
+  // in vain before it, or since, changes nothing.
+  MonoTime until = observed_at + options.renew_deadline;
+  MonoTime next = observed_at + options.renew_every;
   leads_until = until.time_since_epoch().count();
   last_transitions = transitions;
   guarded = true;
@@ -189,11 +193,12 @@ void LeaderElector::Impl::Lead(const std::stop_token& stop, MonoTime acquired) {
   if (options.metrics != nullptr) options.metrics->Leading(options.name, true);
   if (on_start) on_start(TermOf(observed));
   while (!stop.stop_requested()) {
-    clock.Sleep(std::min<Duration>(options.renew_every, std::max<Duration>(until - clock.Mono(), Duration(0))), stop);
-    MonoTime start = clock.Mono();
-    if (stop.stop_requested() || start >= until) break;
+    clock.Sleep(std::max<Duration>(std::min(next, until) - clock.Mono(), Duration(0)), stop);
+    const MonoTime start = clock.Mono();
+    if (stop.stop_requested() || until - start < kShortestCall) break;
+    next = start + options.renew_every;  // at once after a try that took longer
     if (AcquireOrRenew(stop, until)) {
-      until = start + options.renew_deadline;
+      until = observed_at + options.renew_deadline;
       leads_until = until.time_since_epoch().count();
     } else if (!held) {
       break;  // somebody else is in the lease

@@ -1,7 +1,8 @@
 // Leader election on a coordination.k8s.io Lease, judged by local time only (as in client-go): the holder renews every `renew_every`, and
-// stops leading at once when it could not for `renew_deadline`; others take over when they saw no change for `lease_duration`. After a
-// loss it tries to lead again, with a higher transition number. leading() also turns false by itself when the time is over, though no
-// thread got to run.
+// stops leading at once when it could not for `renew_deadline`, counted from when its last write that succeeded was sent; others take over
+// when they saw no change for `lease_duration`. A try that hangs leaves time for two more within the deadline, so dead connections do not
+// cost the lease. After a loss it tries to lead again, with a higher transition number. leading() also turns false by itself when the time
+// is over, though no thread got to run.
 //
 // Clocks may differ as they like, but must run equally fast: a tenth faster or slower is more than lease_duration − renew_deadline allows
 // for at the defaults. And a Lease is no fence: a leader that was paused may act in the belief that it

@@ -363,6 +363,77 @@ TEST_F(Lease, LosingItStopsAtOnceAndIsNoRelease) {
   EXPECT_EQ(server_.Holder(), "a");
 }
 
+// Requests on dead connections: nothing comes back, and the caller hears of it when its time is over. `taken`: they reached the server
+// before their connection died, and only the answers are lost.
+class LeaseOnDeadConnections : public Lease, public ::testing::WithParamInterface<bool> {
+ protected:
+  std::optional<Result<HttpResponse>> Die(const HttpRequest& request) {
+    if (GetParam()) (void)server_.Answer(request);
+    (void)clock_.Sleep(request.timeout, over_.get_token());
+    return Result<HttpResponse>(Status(Code::kDeadlineExceeded, "no answer"));
+  }
+  // When a test ends, nobody may wait for time that passes no more.
+  struct End {
+    ~End() { over.request_stop(); }
+    std::stop_source& over;
+  };
+  std::stop_source over_;
+};
+
+TEST_P(LeaseOnDeadConnections, IsKeptThoughTwoInARowDieAgainAndAgain) {
+  std::atomic<int> dead{0}, renewed{0};
+  Elector a(server_, clock_, "a"), b(server_, clock_, "b");
+  const End end{over_};
+  a.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+    if (dead > 0) {
+      --dead;
+      return Die(request);
+    }
+    Result<HttpResponse> answer = server_.Answer(request);
+    if (request.method == "PUT" && answer->status == 200) {
+      ++renewed;
+      dead = 2;  // the next ones
+    }
+    return answer;
+  };
+  a.Start();
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
+  b.Start();
+  EXPECT_FALSE(Until(seconds(120), [&] { return a.stops > 0 || b.elector.leading(); }));
+  EXPECT_TRUE(a.elector.leading());
+  EXPECT_GE(renewed, 12);
+}
+
+TEST_P(LeaseOnDeadConnections, LastsFromTheWriteThatSucceededAndNotFromOneThatFailedBeforeIt) {
+  std::atomic<bool> die_once{false}, cut{false};
+  std::atomic<Duration::rep> written{0};
+  Elector a(server_, clock_, "a"), b(server_, clock_, "b");
+  const End end{over_};
+  a.before = [&](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+    if (cut || die_once.exchange(false)) return Die(request);
+    if (request.method == "PUT") {
+      written = clock_.Mono().time_since_epoch().count();
+      cut = true;
+    }
+    return std::nullopt;
+  };
+  a.Start();
+  ASSERT_TRUE(Until(seconds(5), [&] { return a.Leads(); }));
+  b.Start();
+  die_once = true;
+  ASSERT_TRUE(Until(seconds(30), [&] { return a.stops == 1; }));
+  ASSERT_GT(written, 0);
+  const Duration led = clock_.Mono().time_since_epoch() - Duration(written);
+  EXPECT_LE(led, seconds(10)) << "the renew deadline";
+  EXPECT_GE(led, seconds(10) - milliseconds(1));
+  EXPECT_FALSE(b.elector.leading());
+  ASSERT_TRUE(Until(seconds(30), [&] { return b.Leads(); }));
+  EXPECT_EQ(a.stops, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Answers, LeaseOnDeadConnections, ::testing::Bool(),
+                         [](const auto& lost) { return lost.param ? "LostWithTheConnection" : "NeverSent"; });
+
 TEST_F(Lease, TellsItsTransitionNumber) {
   Elector a(server_, clock_, "a");
   EXPECT_EQ(a.elector.transitions(), -1);
