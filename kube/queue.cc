@@ -14,10 +14,11 @@ constexpr int kMaxFailures = 1 << 20;
 // Empty classes are kept for the next key of their priority, but hostile priorities must not pile up.
 constexpr size_t kMaxEmptyClasses = 16;
 
-enum class Where { kNowhere, kReady, kDelayed };
+enum class Where : uint8_t { kNowhere, kReady, kDelayed };
 
 struct Entry {
   std::string key{};
+  uint32_t hash = 0;
   Where where = Where::kNowhere;
   bool processing = false;  // given out by Get
   int failures = 0;
@@ -228,6 +229,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
     --q.waiting;
   }
   Entry* e = q.Next();
+  if (e->next != nullptr) q.entries.Prefetch(e->next);  // it is likely to be the next that is done
   q.TakeFromClass(e);
   --q.ready;
   --q.available;

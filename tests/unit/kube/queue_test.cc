@@ -259,7 +259,8 @@ TEST(WorkQueue, WaitersWakeOnShutDown) {
 
 TEST(KeyTable, AgreesWithAMapThroughGrowthAndShrinkage) {
   struct Thing {
-    std::string key;
+    std::string key{};
+    uint32_t hash = 0;
     int value = 0;
   };
   KeyTable<Thing> table;
