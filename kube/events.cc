@@ -33,6 +33,8 @@ constexpr size_t kMaxObjects = 4096;  // whose token buckets are kept
 constexpr int kBurst = 25;            // new events on one object
 constexpr Duration kRefill = minutes(5);
 constexpr Duration kSeriesEnds = minutes(6);
+constexpr size_t kTexts = 10;                                     // of one thing that happens; client-go's maxEvents
+constexpr char kCombined[] = "(combined from similar events): ";  // as client-go has it
 constexpr Duration kRefreshEvery = minutes(30);
 constexpr Duration kSweepEvery = minutes(1);
 constexpr Duration kLastWords = seconds(2);  // how long the destructor sends
@@ -43,12 +45,12 @@ struct Key {
   std::string type, action, reason;
   ObjectReference regarding;
   std::optional<ObjectReference> related;
+  std::optional<std::string> note;               // none: stands for all texts beyond kTexts
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 takes <=> for a pointer
 };
 
 struct Occurrence {
-  Key key;
-  std::string note;
+  Key key;  // with its note
   WallTime at;
   MonoTime at_mono;
 };
@@ -113,12 +115,14 @@ struct EventRecorder::Impl {
   void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
               const std::optional<ObjectReference>& related);
   void Run();
-  void Handle(const Occurrence& what);
-  void Create(const Occurrence& what);
+  void Handle(Occurrence what);
+  std::map<Key, Series>::iterator Running(const Key& key, MonoTime now);
+  bool HasManyTexts(const Key& combined, MonoTime now) const;
+  void Create(const Occurrence& what, const std::string& note);
   Status WriteOnce(Series& s, const CallOptions& options);
   void WriteSeries(Series& s);
   void Sweep();
-  Json NewEvent(const Occurrence& what) const;
+  Json NewEvent(const Occurrence& what, const std::string& note) const;
   template <class Call>
   Status Try(Call call);
 
@@ -130,10 +134,10 @@ struct EventRecorder::Impl {
 
 void EventRecorder::Impl::Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action,
                                  const std::string& note, const std::optional<ObjectReference>& related) {
-  Occurrence what{{type, Clip(action.empty() ? reason : action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, related},
-                  Clip(note, kMaxNoteBytes),
-                  clock.Wall(),
-                  clock.Mono()};
+  Occurrence what{
+      {type, Clip(action.empty() ? reason : action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, related, Clip(note, kMaxNoteBytes)},
+      clock.Wall(),
+      clock.Mono()};
   std::lock_guard lock(mutex);
   if (closing) return;
   if (queue.size() >= kMaxQueued) {
@@ -159,7 +163,7 @@ void EventRecorder::Impl::Run() {
       queue.pop_front();
     }
     lock.unlock();
-    if (what) Handle(*what);
+    if (what) Handle(std::move(*what));
     if (clock.Mono() >= sweep) {
       Sweep();
       sweep = clock.Mono() + kSweepEvery;
@@ -191,14 +195,39 @@ Status EventRecorder::Impl::Try(Call call) {
   }
 }
 
-void EventRecorder::Impl::Handle(const Occurrence& what) {
-  auto found = series.find(what.key);
-  if (found != series.end() && what.at_mono - found->second.last_mono >= kSeriesEnds) {
-    if (found->second.count > found->second.written) WriteSeries(found->second);
-    series.erase(found);
-    found = series.end();
+// The series of this key; one that was quiet for too long ends here.
+std::map<Key, Series>::iterator EventRecorder::Impl::Running(const Key& key, MonoTime now) {
+  auto found = series.find(key);
+  if (found == series.end() || now - found->second.last_mono < kSeriesEnds) return found;
+  if (found->second.count > found->second.written) WriteSeries(found->second);
+  series.erase(found);
+  return series.end();
+}
+
+bool EventRecorder::Impl::HasManyTexts(const Key& combined, MonoTime now) const {
+  size_t texts = 0;
+  Key key = combined;
+  for (auto at = series.upper_bound(combined); at != series.end() && texts < kTexts; ++at) {
+    key.note = at->first.note;
+    if (at->first != key) break;
+    if (now - at->second.last_mono < kSeriesEnds) ++texts;
   }
-  if (found == series.end()) return Create(what);
+  return texts == kTexts;
+}
+
+// An event's note cannot be changed, so each text is an event of its own, until there are too many.
+void EventRecorder::Impl::Handle(Occurrence what) {
+  auto found = Running(what.key, what.at_mono);
+  if (found == series.end()) {
+    Key combined = what.key;
+    combined.note.reset();
+    found = Running(combined, what.at_mono);
+    if (found == series.end()) {
+      const std::string note = *what.key.note;
+      if (HasManyTexts(combined, what.at_mono)) what.key = std::move(combined);
+      return Create(what, note);
+    }
+  }
   Series& s = found->second;
   ++s.count;
   s.last_seen = what.at;
@@ -206,7 +235,7 @@ void EventRecorder::Impl::Handle(const Occurrence& what) {
   if (s.count == 2) WriteSeries(s);
 }
 
-Json EventRecorder::Impl::NewEvent(const Occurrence& what) const {
+Json EventRecorder::Impl::NewEvent(const Occurrence& what, const std::string& note) const {
   const ObjectReference& about = what.key.regarding;
   Json event = {{"apiVersion", kEvents.ApiVersion()},
                 {"kind", kEvents.kind},
@@ -217,23 +246,23 @@ Json EventRecorder::Impl::NewEvent(const Occurrence& what) const {
                 {"type", what.key.type},
                 {"reason", what.key.reason},
                 {"action", what.key.action},
-                {"note", what.note},
+                {"note", what.key.note ? note : Clip(kCombined + note, kMaxNoteBytes)},
                 {"regarding", ToJson(about)}};
   if (what.key.related) event["related"] = ToJson(*what.key.related);
   return event;
 }
 
-void EventRecorder::Impl::Create(const Occurrence& what) {
+void EventRecorder::Impl::Create(const Occurrence& what, const std::string& note) {
   const ObjectReference& about = what.key.regarding;
   if (!buckets.Take(about.kind + "/" + about.ns + "/" + about.name + "/" + about.uid, what.at_mono)) return Drop("rate_limited");
-  Json event = NewEvent(what);
+  Json event = NewEvent(what, note);
   const std::string ns = GetString(event, {"metadata", "namespace"});
   Status status = Try([&](const CallOptions& options) { return client.Create(kEvents, ns, event, options).status(); });
   // AlreadyExists: an earlier try came through though its answer did not.
   if (!status.ok() && status.code() != Code::kAlreadyExists) {
     Drop("rejected");
     LogWarning("cannot send an event",
-               {{"about", ns + "/" + about.name}, {"reason", what.key.reason}, {"note", what.note}, {"error", status.ToString()}});
+               {{"about", ns + "/" + about.name}, {"reason", what.key.reason}, {"note", note}, {"error", status.ToString()}});
     return;
   }
   if (series.size() >= kMaxSeries) Sweep();

@@ -1,6 +1,8 @@
 // events.k8s.io/v1 events on objects, sent in the background as client-go's recorder does:
-// - equal events (type, action, reason, controller, instance, regarding, related; not the note) are one series: the first is created, the
-//   second makes it a series with count 2, later ones are only counted here;
+// - equal events (type, action, reason, controller, instance, regarding, related, note) are one series: the first is created, the second
+//   makes it a series with count 2, later ones are only counted here;
+// - a new text of what is equal but for the note is an event of its own, since the API lets no note change. Of more than 10 such texts at a
+//   time the further ones are one series together, whose note begins with "(combined from similar events)";
 // - every 30 minutes running series are written again, so that the API server keeps them; one that was quiet for 6 minutes gets its last
 //   count and ends: the next equal event is a new one;
 // - new events on one object are limited to 25, and one more every 5 minutes;

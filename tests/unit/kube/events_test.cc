@@ -63,7 +63,7 @@ TEST_F(Events, TheFirstIsCreatedTheSecondMakesASeriesAndLaterOnesAreOnlyCounted)
   EventRecorder recorder(client_, "c", "i");
   Times(recorder, 1);
   Times(recorder, 1);
-  Times(recorder, 8, "another note is no other event");
+  Times(recorder, 8);
   ASSERT_EQ(Sent(), 2u);
   EXPECT_EQ(Method(0), "POST");
   EXPECT_EQ(Method(1), "PATCH");
@@ -80,10 +80,70 @@ TEST_F(Events, AreNotEqualWhenAnyPartOfTheirKeyDiffers) {
   recorder.Warning(pod_, "R", "A2", "n");
   recorder.Warning(other_life, "R", "A", "n");
   recorder.Warning(pod_, "R", "A", "n", other_life);
+  recorder.Warning(pod_, "R", "A", "another note");
   ASSERT_TRUE(Idle());
-  EXPECT_EQ(Sent(), 6u);
-  std::set<std::string> names;
+  EXPECT_EQ(Sent(), 7u);
   for (size_t i = 0; i < Sent(); ++i) EXPECT_EQ(Method(i), "POST");
+}
+
+TEST_F(Events, EachTextIsShownAndCountedByItself) {
+  EventRecorder recorder(client_, "c", "i");
+  for (int i = 0; i < 3; ++i) {
+    Times(recorder, 1, "store is full");
+    Times(recorder, 1, "store is away");
+  }
+  ASSERT_EQ(Sent(), 4u);
+  EXPECT_EQ(GetString(Body(0), {"note"}), "store is full");
+  EXPECT_EQ(GetString(Body(1), {"note"}), "store is away");
+  EXPECT_EQ(Count(2), 2);
+  EXPECT_EQ(Count(3), 2);
+  Pass(minutes(8));
+  ASSERT_EQ(Sent(), 6u);
+  EXPECT_EQ(Count(4), 3);
+  EXPECT_EQ(Count(5), 3);
+}
+
+TEST_F(Events, BeyondTenTextsOfOneThingAreCombinedAndOtherThingsAreNot) {
+  EventRecorder recorder(client_, "c", "i");
+  auto fail = [&](int attempt) { recorder.Warning(pod_, "DumpFailed", "Checkpoint", "failed at attempt " + std::to_string(attempt)); };
+  for (int i = 1; i <= 30; ++i) fail(i);
+  ASSERT_TRUE(Idle());
+  ASSERT_EQ(Sent(), 12u) << "ten, what combines the others, and that it is a series";
+  EXPECT_EQ(GetString(Body(9), {"note"}), "failed at attempt 10");
+  EXPECT_EQ(GetString(Body(10), {"note"}), "(combined from similar events): failed at attempt 11");
+  EXPECT_EQ(Method(11), "PATCH");
+  fail(3);
+  recorder.Warning(pod_, "Stored", "Checkpoint", "in 3 s");
+  ASSERT_TRUE(Idle());
+  ASSERT_EQ(Sent(), 14u);
+  EXPECT_EQ(Method(12), "PATCH") << "a text that is shown goes on by itself";
+  EXPECT_EQ(GetString(Body(13), {"note"}), "in 3 s");
+  EXPECT_EQ(recorder.dropped(), 0);
+  // For as long as it goes on there are no more.
+  for (int i = 31; i <= 60; ++i) {
+    Pass(minutes(1));
+    fail(i);
+    ASSERT_TRUE(Idle());
+  }
+  for (size_t i = 14; i < Sent(); ++i) EXPECT_EQ(Method(i), "PATCH") << Body(i).dump();
+  EXPECT_LE(Sent(), 16u);
+  Pass(minutes(10));
+  const size_t quiet = Sent();
+  EXPECT_EQ(Count(quiet - 1), 50) << "the combined ones, at their end";
+  fail(61);
+  ASSERT_TRUE(Idle());
+  ASSERT_EQ(Sent(), quiet + 1);
+  EXPECT_EQ(GetString(Body(quiet), {"note"}), "failed at attempt 61");
+}
+
+TEST_F(Events, TextsThatAreNoLongerHeardMakeRoomForNewOnes) {
+  EventRecorder recorder(client_, "c", "i");
+  for (int i = 0; i < 20; ++i) {
+    Times(recorder, 1, "text " + std::to_string(i));
+    Pass(minutes(1));
+  }
+  ASSERT_EQ(Sent(), 20u);
+  EXPECT_EQ(GetString(Body(19), {"note"}), "text 19");
 }
 
 TEST_F(Events, ASeriesThatIsQuietForSixMinutesGetsItsLastCountAndEnds) {
