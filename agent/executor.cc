@@ -90,7 +90,7 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
     HF_RETURN_IF_ERROR(admitted);
   }
   const WallTime now = clock_.Wall();
-  const WallTime since = ParseTime(cp.status.started_at.empty() ? cp.meta.creation_timestamp.str() : cp.status.started_at).value_or(now);
+  const WallTime since = ParseTime(cp.status.started_at.empty() ? cp.meta.creation_timestamp : cp.status.started_at).value_or(now);
   Result<kube::Pod> pod = cluster_.GetPod(cp.meta.ns, cp.spec.pod_name);
   if (!pod.ok() && pod.status().code() != Code::kNotFound) return pod.status();
   Preflight check = Check(cp, pod.ok() ? &*pod : nullptr, options_.node_name);

@@ -67,7 +67,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-void SetUnlessEmpty(Json& json, const char* key, const std::string& value) {
+void SetUnlessEmpty(Json& json, const char* key, std::string_view value) {
   if (!value.empty()) json[key] = value;
 }
 
@@ -85,6 +85,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   const Json& spec = GetObject(object, {"spec"});
   out.spec.pod_name = GetString(spec, {"podRef", "name"});
   out.spec.pod_uid = GetString(spec, {"podRef", "uid"});
+  out.spec.containers.reserve(GetArray(spec, {"containers"}).size());
   for (const Json& name : GetArray(spec, {"containers"})) {
     if (name.is_string()) out.spec.containers.push_back(name.get<std::string>());
   }
@@ -96,6 +97,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
 
   const Json& status = GetObject(object, {"status"});
   out.status.phase = ParseEnum(kPhases, GetString(status, {"phase"}), Phase::kPending);
+  out.status.conditions.reserve(GetArray(status, {"conditions"}).size());
   for (const Json& condition : GetArray(status, {"conditions"})) out.status.conditions.push_back(Condition::FromJson(condition));
   out.status.node_name = GetString(status, {"nodeName"});
   out.status.pod_uid = GetString(status, {"podUID"});
@@ -112,7 +114,8 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
   out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
   out.status.progress_total = GetInt(status, {"progress", "total"});
-  out.status.platform = GetObject(status, {"platform"});
+  out.status.arch = GetString(status, {"platform", "arch"});
+  out.status.containers.reserve(GetArray(status, {"containers"}).size());
   for (const Json& container : GetArray(status, {"containers"})) out.status.containers.push_back(ReadContainer(container));
   out.status.manifest_store = GetString(status, {"manifest", "store"});
   out.status.manifest_id = GetString(status, {"manifest", "id"});
@@ -124,6 +127,19 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   }
   for (const Json& restore : GetArray(status, {"restores"})) out.status.restores.push_back(ReadRestore(restore));
   return out;
+}
+
+void Checkpoint::Share(kube::StringPool* pool) {
+  meta.Share(pool);
+  for (kube::SharedString* text :
+       {&spec.pod_name, &spec.pod_uid, &status.node_name, &status.pod_uid, &status.owner.kind, &status.owner.name, &status.owner.uid,
+        &status.owner.template_hash, &status.owner.ordinal, &status.arch, &status.manifest_store}) {
+    pool->Share(text);
+  }
+  for (Condition& condition : status.conditions) condition.Share(pool);
+  for (CheckpointContainer& container : status.containers) {
+    for (kube::SharedString* text : {&container.name, &container.image, &container.image_digest, &container.reason}) pool->Share(text);
+  }
 }
 
 const Condition* Checkpoint::Ready() const { return kube::FindCondition(status.conditions, "Ready"); }

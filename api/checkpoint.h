@@ -40,10 +40,10 @@ inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCom
 using kube::Condition;
 
 struct CheckpointContainer {
-  std::string name, image, image_digest;
+  kube::SharedString name, image, image_digest;
   int64_t pages = 0;
   bool restorable = false;
-  std::string reason;
+  kube::SharedString reason;
 };
 
 struct Claim {
@@ -56,16 +56,17 @@ struct Restore {
 };
 
 struct Owner {
-  std::string kind, name, uid, template_hash, ordinal;  // the top owner: Deployment, StatefulSet, Job or the Pod itself
+  kube::SharedString kind, name, uid, template_hash, ordinal;  // the top owner: Deployment, StatefulSet, Job or the Pod itself
 };
 
 struct Checkpoint {
   static const kube::Resource kResource;
   static Checkpoint FromJson(const Json& object);
+  void Share(kube::StringPool* pool);  // for caches: stores what other objects have too, or this one twice, only once
 
   kube::ObjectMeta meta;
   struct {
-    std::string pod_name, pod_uid;
+    kube::SharedString pod_name, pod_uid;
     std::vector<std::string> containers;
     bool final = false;
     Trigger trigger = Trigger::kManual;
@@ -76,15 +77,15 @@ struct Checkpoint {
   struct {
     Phase phase = Phase::kPending;
     std::vector<Condition> conditions;
-    std::string node_name, pod_uid, started_at, completed_at;
+    kube::SharedString node_name, pod_uid, started_at, completed_at;
     int64_t term = 0;  // of leadership, of the controller that wrote last (base/fence.h)
     Owner owner;
     int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;  // size
     int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;             // timings
     int64_t progress_bytes = 0, progress_total = 0;               // progress
-    Json platform = Json::object();
+    kube::SharedString arch;                                      // platform.arch: "amd64", as the node label has it
     std::vector<CheckpointContainer> containers;
-    std::string manifest_store, manifest_id, manifest_digest;
+    kube::SharedString manifest_store, manifest_id, manifest_digest;
     std::optional<Claim> claim;
     std::vector<Restore> restores;
   } status;

@@ -19,7 +19,7 @@ auto At(const std::vector<Condition>& conditions, std::string_view type) {
 }
 
 // ^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$
-std::string FitReason(const std::string& reason) {
+std::string FitReason(std::string_view reason) {
   std::string fit;
   for (char c : reason) {
     const bool letter = isalpha(static_cast<unsigned char>(c)) != 0;
@@ -31,9 +31,9 @@ std::string FitReason(const std::string& reason) {
 }
 
 Condition Fit(Condition c) {
-  c.type.resize(std::min(c.type.size(), kMaxTypeBytes));
+  c.type = c.type.substr(0, kMaxTypeBytes);
   if (c.status != "True" && c.status != "False") c.status = "Unknown";
-  c.reason = FitReason(c.reason);
+  c.reason = FitReason(c.reason.view());
   c.message = Clip(c.message, kMaxMessageBytes);
   return c;
 }
@@ -51,6 +51,10 @@ Condition Condition::FromJson(const Json& json) {
           GetString(json, {"message"}),
           GetString(json, {"lastTransitionTime"}),
           GetInt(json, {"observedGeneration"})};
+}
+
+void Condition::Share(StringPool* pool) {
+  for (SharedString* text : {&type, &status, &reason, &last_transition_time}) pool->Share(text);
 }
 
 Json ToJson(const Condition& condition) {

@@ -6,13 +6,15 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "kube/shared_string.h"
 
 namespace holdfast::kube {
 
 struct Condition {
-  std::string type, status, reason, message, last_transition_time;
+  SharedString type, status, reason, message, last_transition_time;
   int64_t observed_generation = 0;
   static Condition FromJson(const Json& json);
+  void Share(StringPool* pool);  // for caches: stores what other objects have too only once
 };
 Json ToJson(const Condition& condition);
 

@@ -77,7 +77,7 @@ Status Reconciler::Delete(const api::Checkpoint& c, const std::string& why, std:
 Status Reconciler::RemoveContent(const api::Checkpoint& c, std::stop_token stop) {
   // The session's id is the Checkpoint's uid: content that was committed without our hearing of it goes too.
   if (c.status.phase != api::Phase::kPending) {
-    const std::string& id = c.status.manifest_id.empty() ? c.meta.uid : c.status.manifest_id;
+    const std::string id = c.status.manifest_id.empty() ? c.meta.uid : c.status.manifest_id.str();
     Status removed = store_.Delete(id, context_.term, stop);
     if (!removed.ok()) return removed.With("cannot remove what the store holds of Checkpoint " + c.meta.Key() + ", which stays until then");
   }

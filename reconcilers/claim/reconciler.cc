@@ -90,7 +90,7 @@ Result<PodPtr> Reconciler::PatchPod(const kube::Pod& pod, const Step& step, std:
     const api::Checkpoint* restore = step.checkpoint.get();
     annotations[api::kRestore] = restore->meta.name;
     // A gated pod's nodeSelector may be added to, which tightens it as a node affinity would, in one flat field.
-    const std::string arch = GetString(restore->status.platform, {"arch"});
+    const kube::SharedString& arch = restore->status.arch;
     const Json& selector = GetObject(live, {"spec", "nodeSelector"});
     if (!arch.empty() && !selector.contains("kubernetes.io/arch")) patch["spec"]["nodeSelector"]["kubernetes.io/arch"] = arch;
   }

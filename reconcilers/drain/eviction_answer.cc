@@ -72,7 +72,7 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
       return std::nullopt;
     case Phase::kFailed:
       if (now - CompletedAt(c) >= kAttemptStands) return std::nullopt;
-      return LetGo(ready != nullptr ? ready->message : "checkpoint " + c.meta.name + " failed");
+      return LetGo(ready != nullptr ? ready->message.str() : "checkpoint " + c.meta.name + " failed");
     case Phase::kReady: {
       if (Reclaimed(c)) {
         const WallTime at = ParseTime(c.status.claim->at).value_or(CompletedAt(c));

@@ -58,7 +58,7 @@ TEST(Checkpoint, AnAssignmentOfAnEarlierLeaderIsRenewedOnce) {
 
 TEST(Checkpoint, FixesTheUidAndTakesTheFinalizerFirst) {
   const Step step = Next(With([](World*, api::Checkpoint* c, kube::Pod*, kube::Node*) {
-                           c->spec.pod_uid.clear();
+                           c->spec.pod_uid = "";
                            c->meta.finalizers = {"other/one"};
                          }),
                          At(1));
