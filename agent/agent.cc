@@ -113,7 +113,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
   HF_RETURN_IF_ERROR(kube::ExpiredForGood(config, clock.Wall()).With("kubeconfig " + options.kubeconfig));
   Metrics metrics;
-  kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server));
+  kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server), Clock::Real(),
+                      &metrics.runtime());
   KubeCluster cluster(client, options.node_name, &metrics.runtime());
   HostNode node(layout, host_pid, Or(options.runc_root, "/run/containerd/runc/k8s.io"));
   Journal journal(layout.JournalFolder());

@@ -44,7 +44,7 @@ CertificateOptions Certificates(const AppOptions& options) {
 struct App::Impl {
   Impl(std::shared_ptr<kube::Transport> api_server, AppOptions given)
       : options(std::move(given)),
-        client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server)),
+        client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server), Clock::Real(), &metrics.runtime()),
         events(client, "holdfast-controller", options.identity, &metrics.runtime()),
         store(Store(options)),
         caches(client),

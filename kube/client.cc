@@ -16,18 +16,8 @@ constexpr int kPageSize = 500;
 constexpr int kMaxRetries = 10;  // as client-go
 constexpr size_t kMaxUnpagedListBytes = size_t{512} << 20;
 
-std::string Query(std::vector<std::pair<std::string, std::string>> parameters) {
-  std::string query;
-  for (const auto& [name, value] : parameters) {
-    if (value.empty()) continue;
-    query += query.empty() ? "?" : "&";
-    query += name + "=" + UrlEscape(value);
-  }
-  return query;
-}
-
 std::string WriteQuery(const CallOptions& options, bool apply = false) {
-  return Query(
+  return UrlQuery(
       {{"fieldManager", options.field_manager}, {"force", apply && options.force ? "true" : ""}, {"dryRun", options.dry_run ? "All" : ""}});
 }
 
@@ -101,7 +91,8 @@ Result<Json> Write(Transport& transport, Clock& clock, HttpRequest request, cons
 
 }  // namespace
 
-Client::Client(std::shared_ptr<Transport> transport, Clock& clock) : transport_(std::move(transport)), clock_(clock) {}
+Client::Client(std::shared_ptr<Transport> transport, Clock& clock, RuntimeMetrics* metrics)
+    : transport_(std::move(transport)), clock_(clock), metrics_(metrics) {}
 
 Result<Json> Client::Get(const Resource& resource, const std::string& ns, const std::string& name, const CallOptions& options) {
   HttpRequest request;
@@ -109,49 +100,31 @@ Result<Json> Client::Get(const Resource& resource, const std::string& ns, const 
   return Call(*transport_, clock_, std::move(request), options);
 }
 
-Result<ListPage> Client::Page(const Resource& resource, const ListOptions& list, const PageOptions& page, const CallOptions& options) {
-  HttpRequest request;
-  request.path = resource.Path(list.ns) + Query({{"labelSelector", list.label_selector},
-                                                 {"fieldSelector", list.field_selector},
-                                                 {"limit", page.limit > 0 ? std::to_string(page.limit) : ""},
-                                                 {"continue", page.continue_token}});
-  if (page.limit == 0) request.max_body_bytes = kMaxUnpagedListBytes;
-  HF_ASSIGN_OR_RETURN(Json answer, Call(*transport_, clock_, std::move(request), options));
-  ListPage out;
-  out.resource_version = GetString(answer, {"metadata", "resourceVersion"});
-  out.continue_token = GetString(answer, {"metadata", "continue"});
-  if (Json* items = const_cast<Json*>(Find(answer, {"items"})); items != nullptr && items->is_array()) {
-    out.items = std::move(items->get_ref<Json::array_t&>());
-  }
-  return out;
-}
-
-Status Client::ListPages(const Resource& resource, const ListOptions& list, const std::function<void(const ListPage&)>& on_page,
-                         const std::function<void()>& on_restart, const CallOptions& options) {
-  PageOptions page{.limit = kPageSize, .continue_token = ""};
-  for (bool restarted = false;;) {
-    Result<ListPage> got = Page(resource, list, page, options);
-    // A continue token outlives its snapshot only for some minutes. One list without pages cannot run into that again.
-    if (!got.ok() && got.status().code() == Code::kGone && !page.continue_token.empty() && !restarted) {
-      restarted = true;
-      page = {.limit = 0, .continue_token = ""};
-      on_restart();
-      continue;
-    }
-    if (!got.ok()) return got.status();
-    on_page(*got);
-    if (got->continue_token.empty()) return Status::Ok();
-    page.continue_token = got->continue_token;
-  }
-}
-
 Result<std::vector<Json>> Client::List(const Resource& resource, const ListOptions& list, const CallOptions& options) {
   std::vector<Json> items;
-  Status status = ListPages(
-      resource, list, [&](const ListPage& page) { items.insert(items.end(), page.items.begin(), page.items.end()); },
-      [&] { items.clear(); }, options);
-  if (!status.ok()) return status;
-  return items;
+  int limit = kPageSize;
+  for (std::string token;;) {
+    HttpRequest request;
+    request.path = resource.Path(list.ns) + UrlQuery({{"labelSelector", list.label_selector},
+                                                      {"fieldSelector", list.field_selector},
+                                                      {"limit", limit > 0 ? std::to_string(limit) : ""},
+                                                      {"continue", token}});
+    if (limit == 0) request.max_body_bytes = kMaxUnpagedListBytes;
+    Result<Json> page = Call(*transport_, clock_, std::move(request), options);
+    // A continue token outlives its snapshot only for some minutes. One list without pages cannot run into that again.
+    if (!page.ok() && page.status().code() == Code::kGone && !token.empty() && limit > 0) {
+      items.clear();
+      limit = 0;
+      token.clear();
+      continue;
+    }
+    if (!page.ok()) return page.status();
+    if (Json* more = const_cast<Json*>(Find(*page, {"items"})); more != nullptr && more->is_array()) {
+      for (Json& item : *more) items.push_back(std::move(item));
+    }
+    token = GetString(*page, {"metadata", "continue"});
+    if (token.empty()) return items;
+  }
 }
 
 Result<Json> Client::Create(const Resource& resource, const std::string& ns, const Json& object, const CallOptions& options) {
@@ -181,7 +154,7 @@ Result<Json> Client::Patch(const Resource& resource, const std::string& ns, cons
 
 Status Client::Delete(const Resource& resource, const std::string& ns, const std::string& name, const DeleteOptions& del,
                       const CallOptions& options) {
-  std::string path = resource.Path(ns, name, options.subresource) + Query({{"dryRun", options.dry_run ? "All" : ""}});
+  std::string path = resource.Path(ns, name, options.subresource) + UrlQuery({{"dryRun", options.dry_run ? "All" : ""}});
   // The answer is the object while a finalizer or its grace holds it.
   return Write(*transport_, clock_, WithBody("DELETE", std::move(path), DeleteBody(del)), resource, options).status();
 }
@@ -190,7 +163,7 @@ Status Client::Evict(const std::string& ns, const std::string& pod, const Delete
   static const Resource kPods{"", "v1", "pods", "Pod", true};
   Json body = {{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}, {"namespace", ns}}}};
   body["deleteOptions"] = DeleteBody(del);
-  std::string path = kPods.Path(ns, pod, "eviction") + Query({{"dryRun", options.dry_run ? "All" : ""}});
+  std::string path = kPods.Path(ns, pod, "eviction") + UrlQuery({{"dryRun", options.dry_run ? "All" : ""}});
   // Whoever evicts decides when to try again: meanwhile a pod may have to be thawed.
   return Call(*transport_, clock_, WithBody("POST", std::move(path), body), options, /*retry_on_429=*/false).status();
 }

@@ -41,27 +41,16 @@ struct ListOptions {
   std::string label_selector{}, field_selector{};
 };
 
-struct PageOptions {
-  int limit = 500;  // 0: everything in one answer
-  std::string continue_token{};
-};
-
-struct ListPage {
-  std::vector<Json> items;
-  std::string resource_version;
-  std::string continue_token;  // empty: this was the last page
-};
+class RuntimeMetrics;
 
 class Client {
  public:
-  Client(std::shared_ptr<Transport> transport, Clock& clock = Clock::Real());
+  // `metrics`, of the informers on this client, may be null, or outlives them. (request_metrics.h counts requests.)
+  explicit Client(std::shared_ptr<Transport> transport, Clock& clock = Clock::Real(), RuntimeMetrics* metrics = nullptr);
 
   Result<Json> Get(const Resource& resource, const std::string& ns, const std::string& name, const CallOptions& options = {});
-  // All pages (500 each), items only.
+  // All of it in pages of 500, items only. For what is small: an informer reads lists item by item.
   Result<std::vector<Json>> List(const Resource& resource, const ListOptions& list, const CallOptions& options = {});
-  // The same page by page, without holding them all. `on_restart`: forget the pages so far, the list starts over.
-  Status ListPages(const Resource& resource, const ListOptions& list, const std::function<void(const ListPage&)>& on_page,
-                   const std::function<void()>& on_restart, const CallOptions& options = {});
   Result<Json> Create(const Resource& resource, const std::string& ns, const Json& object, const CallOptions& options = {});
   Result<Json> Update(const Resource& resource, const std::string& ns, const std::string& name, const Json& object,
                       const CallOptions& options = {});
@@ -82,12 +71,12 @@ class Client {
 
   Transport& transport() { return *transport_; }
   Clock& clock() { return clock_; }
+  RuntimeMetrics* metrics() { return metrics_; }
 
  private:
-  Result<ListPage> Page(const Resource& resource, const ListOptions& list, const PageOptions& page, const CallOptions& options);
-
   std::shared_ptr<Transport> transport_;
   Clock& clock_;
+  RuntimeMetrics* const metrics_;
 };
 
 }  // namespace holdfast::kube

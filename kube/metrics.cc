@@ -1,6 +1,7 @@
 #include "kube/metrics.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace holdfast::kube {
 namespace {
@@ -18,6 +19,9 @@ const Histogram::BucketBoundaries kReconcileBuckets = {0.005, 0.01, 0.025, 0.05,
                                                        0.7,   0.8,  0.9,   1,    1.25, 1.5,  1.75, 2,    2.5, 3,    3.5, 4,    4.5, 5,
                                                        6,     7,    8,     9,    10,   15,   20,   25,   30,  40,   50,  60};
 const Histogram::BucketBoundaries kWebhookBuckets = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10};
+const Histogram::BucketBoundaries kListBuckets = {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
+const Histogram::BucketBoundaries kWatchBuckets = {1, 5, 30, 60, 120, 300, 450, 600};  // they are asked for 300 s to 600 s
+const Histogram::BucketBoundaries kItemBuckets = {0, 1, 10, 100, 1000, 10000, 100000, 1000000};
 
 // More than these share one series: priorities may come from outside.
 constexpr size_t kMaxPriorities = 16;
@@ -107,6 +111,31 @@ void QueueMetrics::Refresh() {
   longest_.Set(longest);
 }
 
+ReflectorMetrics::ReflectorMetrics(const ReflectorFamilies& families, const std::string& resource)
+    : lists_(families.lists.Add({{"name", resource}})),
+      watches_(families.watches.Add({{"name", resource}})),
+      short_watches_(families.short_watches.Add({{"name", resource}})),
+      list_seconds_(families.list_seconds.Add({{"name", resource}}, kListBuckets)),
+      list_items_(families.list_items.Add({{"name", resource}}, kItemBuckets)),
+      watch_seconds_(families.watch_seconds.Add({{"name", resource}}, kWatchBuckets)),
+      watch_items_(families.watch_items.Add({{"name", resource}}, kItemBuckets)),
+      last_version_(families.last_version.Add({{"name", resource}})) {}
+
+void ReflectorMetrics::List(Duration took, size_t items, const std::string& version) {
+  lists_.Increment();
+  list_seconds_.Observe(Seconds(took));
+  list_items_.Observe(static_cast<double>(items));
+  last_version_.Set(std::strtod(version.c_str(), nullptr));
+}
+
+void ReflectorMetrics::Watch(Duration lasted, size_t events, bool brief, const std::string& version) {
+  watches_.Increment();
+  if (brief) short_watches_.Increment();
+  watch_seconds_.Observe(Seconds(lasted));
+  watch_items_.Observe(static_cast<double>(events));
+  last_version_.Set(std::strtod(version.c_str(), nullptr));
+}
+
 RuntimeMetrics::RuntimeMetrics(Registry& registry, Clock& clock)
     : clock_(clock),
       queue_{Level("workqueue_depth", "Keys that are ready, by work queue and priority.", registry),
@@ -116,6 +145,15 @@ RuntimeMetrics::RuntimeMetrics(Registry& registry, Clock& clock)
              Count("workqueue_retries_total", "Keys added with a delay: after an error, or because a reconcile asked.", registry),
              Spread("workqueue_queue_duration_seconds", "How long a key is ready before a worker takes it.", registry),
              Spread("workqueue_work_duration_seconds", "How long a key is worked on.", registry)},
+      reflector_{
+          Count("reflector_lists_total", "Lists taken over, streamed ones too.", registry),
+          Count("reflector_watches_total", "Watches that have ended.", registry),
+          Count("reflector_short_watches_total", "Of these, the ones that ended within a second and brought nothing.", registry),
+          Spread("reflector_list_duration_seconds", "How long a list took to come in.", registry),
+          Spread("reflector_items_per_list", "Objects in a list.", registry),
+          Spread("reflector_watch_duration_seconds", "How long a watch lasted.", registry),
+          Spread("reflector_items_per_watch", "Events that a watch brought, those of a streamed list too.", registry),
+          Level("reflector_last_resource_version", "Up to where the cache is complete, as of the last list or end of a watch.", registry)},
       reconciles_(Count("controller_runtime_reconcile_total", "Reconciliations by controller and result.", registry)),
       errors_(Count("controller_runtime_reconcile_errors_total", "Reconciliations that failed.", registry)),
       terminal_errors_(
@@ -159,6 +197,13 @@ WebhookMetrics& RuntimeMetrics::Webhook(const std::string& path) {
   for (const char* code : {"200", "500"}) webhook_requests_.Add({{"webhook", path}, {"code", code}});
   found = std::make_unique<WebhookMetrics>(
       WebhookMetrics{webhook_seconds_.Add({{"webhook", path}}, kWebhookBuckets), webhook_in_flight_.Add({{"webhook", path}})});
+  return *found;
+}
+
+ReflectorMetrics& RuntimeMetrics::Reflector(const std::string& resource) {
+  std::lock_guard lock(mutex_);
+  auto& found = reflectors_[resource];
+  if (!found) found = std::make_unique<ReflectorMetrics>(reflector_, resource);
   return *found;
 }
 

@@ -19,6 +19,12 @@
 
 namespace holdfast::kube {
 
+struct ReflectorFamilies {
+  prometheus::Family<prometheus::Counter>&lists, &watches, &short_watches;
+  prometheus::Family<prometheus::Histogram>&list_seconds, &list_items, &watch_seconds, &watch_items;
+  prometheus::Family<prometheus::Gauge>& last_version;
+};
+
 struct QueueFamilies {
   prometheus::Family<prometheus::Gauge>&depth, &unfinished, &longest;
   prometheus::Family<prometheus::Counter>&adds, &retries;
@@ -65,6 +71,19 @@ struct WebhookMetrics {
   prometheus::Gauge& in_flight;
 };
 
+// Of the reflectors of one resource: reflector_*{name}.
+class ReflectorMetrics {
+ public:
+  ReflectorMetrics(const ReflectorFamilies& families, const std::string& resource);
+  void List(Duration took, size_t items, const std::string& version);                  // taken over
+  void Watch(Duration lasted, size_t events, bool brief, const std::string& version);  // ended; `brief`: at once and without an event
+
+ private:
+  prometheus::Counter &lists_, &watches_, &short_watches_;
+  prometheus::Histogram &list_seconds_, &list_items_, &watch_seconds_, &watch_items_;
+  prometheus::Gauge& last_version_;
+};
+
 class RuntimeMetrics {
  public:
   explicit RuntimeMetrics(prometheus::Registry& registry, Clock& clock = Clock::Real());
@@ -73,6 +92,7 @@ class RuntimeMetrics {
   QueueMetrics& Queue(const std::string& name);
   ControllerMetrics& Controller(const std::string& name);
   WebhookMetrics& Webhook(const std::string& path);
+  ReflectorMetrics& Reflector(const std::string& resource);
 
   // Whether nobody else has this controller name now; Release gives it back.
   bool Claim(const std::string& controller);
@@ -91,6 +111,7 @@ class RuntimeMetrics {
  private:
   Clock& clock_;
   const QueueFamilies queue_;
+  const ReflectorFamilies reflector_;
   prometheus::Family<prometheus::Counter>&reconciles_, &errors_, &terminal_errors_, &panics_, &timeouts_;
   prometheus::Family<prometheus::Histogram>& reconcile_seconds_;
   prometheus::Family<prometheus::Gauge>&active_workers_, &max_concurrent_;
@@ -104,6 +125,7 @@ class RuntimeMetrics {
   std::map<std::string, std::unique_ptr<QueueMetrics>> queues_;
   std::map<std::string, std::unique_ptr<ControllerMetrics>> controllers_;
   std::map<std::string, std::unique_ptr<WebhookMetrics>> webhooks_;
+  std::map<std::string, std::unique_ptr<ReflectorMetrics>> reflectors_;
   std::set<std::string> claimed_;
 };
 

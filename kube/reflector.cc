@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "kube/metrics.h"
 #include "kube/reflector_impl.h"
 
 namespace holdfast::kube {
@@ -22,6 +23,7 @@ Reflector::Impl::Impl(Client& client, Resource resource, ListOptions scope, Sink
       scope(std::move(scope)),
       sink(std::move(sink)),
       options(std::move(options)),
+      metrics(client.metrics() != nullptr ? &client.metrics()->Reflector(this->resource.plural) : nullptr),
       backoff(client.clock(), this->options.random ? this->options.random : MakeRandom()),
       internal_errors(client.clock(), this->options.internal_error_retry),
       watch_list_from(client.clock().Mono()) {}
@@ -59,7 +61,7 @@ Reflector::Impl::Next Reflector::Impl::List(const std::stop_token& stop) {
   ListEnd end = ListPages(stop);
   if (end.status.ok()) end.status = TakeOver(end.version);
   if (end.status.ok()) return Next::kWatch;
-  sink.list_restart();
+  Restart();
   Pause(end.status, stop, end.refusal.retry_after);
   return Next::kList;
 }
@@ -67,11 +69,13 @@ Reflector::Impl::Next Reflector::Impl::List(const std::stop_token& stop) {
 ListEnd Reflector::Impl::ListPages(const std::stop_token& stop) {
   const ListCalls calls{.on_item =
                             [this](const Json& item) {
-                              if (IsOurs(item)) sink.list_item(item);
+                              if (!IsOurs(item)) return;
+                              ++list_items;
+                              sink.list_item(item);
                             },
-                        .on_restart = sink.list_restart};
+                        .on_restart = [this] { Restart(); }};
   for (;;) {
-    sink.list_restart();
+    Restart();
     ListSpec spec{.resource = resource, .scope = scope, .version = list_version(), .metadata_only = metadata_only()};
     // Only a request without a limit is answered from the server's memory; items come one by one anyway.
     spec.page_size = spec.version.empty() ? options.page_size : 0;
@@ -89,6 +93,12 @@ ListEnd Reflector::Impl::ListPages(const std::stop_token& stop) {
   }
 }
 
+void Reflector::Impl::Restart() {
+  list_items = 0;
+  list_start = client.clock().Mono();
+  sink.list_restart();
+}
+
 // The items of a whole list are with the sink: makes them what everybody sees, unless the list is from the past.
 Status Reflector::Impl::TakeOver(const std::string& listed) {
   const bool older = IsOlderVersion(listed, version);
@@ -100,6 +110,7 @@ Status Reflector::Impl::TakeOver(const std::string& listed) {
   version = listed;
   version_lost = false;
   ++counters.lists;
+  if (metrics != nullptr) metrics->List(client.clock().Mono() - list_start, list_items, version);
   sink.list_done(listed, older);
   synced = true;
   return Status::Ok();
@@ -136,12 +147,7 @@ bool Reflector::synced() const { return impl_->synced; }
 
 ReflectorStats Reflector::stats() const {
   const Impl::Counters& counters = impl_->counters;
-  return {.lists = counters.lists,
-          .watch_lists = counters.watch_lists,
-          .watches = counters.watches,
-          .events = counters.events,
-          .bookmarks = counters.bookmarks,
-          .skipped = counters.skipped};
+  return {.lists = counters.lists, .watch_lists = counters.watch_lists, .events = counters.events, .skipped = counters.skipped};
 }
 
 }  // namespace holdfast::kube

@@ -22,10 +22,8 @@ struct ReflectorOptions {
 struct ReflectorStats {
   uint64_t lists = 0;        // lists taken over, those of WatchList too
   uint64_t watch_lists = 0;  // of these, the ones that came as a stream
-  uint64_t watches = 0;      // streams opened
   uint64_t events = 0;       // ADDED, MODIFIED, DELETED
-  uint64_t bookmarks = 0;
-  uint64_t skipped = 0;  // objects of another kind, and Tables
+  uint64_t skipped = 0;      // objects of another kind, and Tables
 };
 
 // Untyped engine: hands one object at a time to `sink`. All calls come on its own thread. See reflector_watch.cc for the life of an event.

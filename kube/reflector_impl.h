@@ -12,6 +12,8 @@
 
 namespace holdfast::kube {
 
+class ReflectorMetrics;
+
 struct Reflector::Impl {
   enum class Next {
     kWatch,      // from `version`
@@ -22,6 +24,7 @@ struct Reflector::Impl {
   struct Stream {
     bool staging = false;  // of a WatchList, until the bookmark that ends the initial events
     bool quiet = true;     // no event yet
+    size_t events = 0;     // with an object of ours, bookmarks apart
     MonoTime start{};
     Status broken{};                   // what came is no event, or too much
     std::optional<Refusal> refusal{};  // an ERROR event
@@ -29,7 +32,7 @@ struct Reflector::Impl {
     InitialEventsTimer* timer = nullptr;
   };
   struct Counters {
-    std::atomic<uint64_t> lists{0}, watch_lists{0}, watches{0}, events{0}, bookmarks{0}, skipped{0};
+    std::atomic<uint64_t> lists{0}, watch_lists{0}, events{0}, skipped{0};
   };
 
   Impl(Client& client, Resource resource, ListOptions scope, Sink sink, ReflectorOptions options);
@@ -39,6 +42,7 @@ struct Reflector::Impl {
   const ListOptions scope;
   const Sink sink;
   const ReflectorOptions options;
+  ReflectorMetrics* const metrics;  // may be null
   ReflectorBackoff backoff;
   RetryWindow internal_errors;
   std::atomic<bool> synced{false};
@@ -48,6 +52,8 @@ struct Reflector::Impl {
   std::string version{};       // of the last list or event
   bool version_lost = false;   // the server has forgotten it, or has not reached it: list the newest
   bool whole_objects = false;  // the server refused to send metadata only
+  size_t list_items = 0;       // of the list that comes in
+  MonoTime list_start{};
   int old_lists = 0;
   int cut_streams = 0;         // WatchLists in a row that ended before their bookmark
   MonoTime watch_list_from{};  // do not try WatchList before: the server could not
@@ -56,6 +62,7 @@ struct Reflector::Impl {
   void Run(const std::stop_token& stop);
   Next List(const std::stop_token& stop);
   ListEnd ListPages(const std::stop_token& stop);
+  void Restart();
   Status TakeOver(const std::string& listed);
   bool IsOurs(const Json& object);
   bool metadata_only() const { return options.metadata_only && !whole_objects; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "kube/metrics.h"
 #include "kube/reflector_impl.h"
 #include "kube/watch_lines.h"
 
@@ -42,7 +43,6 @@ std::string Reflector::Impl::WatchPath(bool initial_events) {
 
 // Returns when the stream has ended.
 Result<HttpResponse> Reflector::Impl::Open(Stream* stream, const std::stop_token& stop) {
-  ++counters.watches;
   HttpRequest request;
   request.path = WatchPath(stream->staging);
   request.headers["accept"] = AcceptHeader(metadata_only(), /*list=*/false);
@@ -59,6 +59,8 @@ Result<HttpResponse> Reflector::Impl::Open(Stream* stream, const std::stop_token
     stream->broken = Status(Code::kResourceExhausted, "watch event longer than " + std::to_string(kMaxEventBytes) + " bytes");
   }
   stream->lasted = client.clock().Mono() - stream->start;
+  const bool opened = !stream->quiet || (result.ok() && result->status >= 200 && result->status < 300);
+  if (metrics != nullptr && opened) metrics->Watch(stream->lasted, stream->events, stream->quiet && stream->lasted < kShortWatch, version);
   return result;
 }
 
@@ -88,8 +90,10 @@ Status Reflector::Impl::OnEvent(Stream* stream, const std::string& type, const J
   if (!IsOurs(object)) return Status::Ok();
   if (bookmark) return OnBookmark(stream, object);
   ++counters.events;
+  ++stream->events;
   if (stream->staging) {
     // The initial events are in no order of versions, so none of them is where a watch could go on.
+    ++list_items;
     (upsert ? sink.list_item : sink.list_remove)(object);
     return Status::Ok();
   }
@@ -100,7 +104,6 @@ Status Reflector::Impl::OnEvent(Stream* stream, const std::string& type, const J
 }
 
 Status Reflector::Impl::OnBookmark(Stream* stream, const Json& object) {
-  ++counters.bookmarks;
   std::string now = GetString(object, {"metadata", "resourceVersion"});
   if (stream->staging) {
     if (GetString(object, {"metadata", "annotations", kInitialEventsEnd}) != "true") return Status::Ok();
@@ -125,7 +128,7 @@ Reflector::Impl::Next Reflector::Impl::Watch(const std::stop_token& stop) {
 }
 
 Reflector::Impl::Next Reflector::Impl::WatchList(const std::stop_token& stop) {
-  sink.list_restart();
+  Restart();
   std::stop_source end;
   std::stop_callback passed_on(stop, [&] { end.request_stop(); });
   InitialEventsTimer timer(client.clock(), resource.plural, end);
@@ -136,7 +139,7 @@ Reflector::Impl::Next Reflector::Impl::WatchList(const std::stop_token& stop) {
     cut_streams = 0;
     return Judge(stream, result, stop);
   }
-  sink.list_restart();
+  Restart();
   return JudgeStaging(stream, result, timer.gave_up(), stop);
 }
 

@@ -18,6 +18,7 @@ TEST(Metrics, HaveTheNamesAndLabelsThatDashboardsKnow) {
   metrics.Leading("lease", true);
   metrics.LeaseSlowPath("lease");
   metrics.Request("200", "GET", "host");
+  metrics.Reflector("pods");
   const prometheus::Labels queue = {{"name", "c"}, {"controller", "c"}}, controller = {{"controller", "c"}};
   for (const char* name : {"workqueue_adds_total", "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds",
                            "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds", "workqueue_retries_total"}) {
@@ -36,6 +37,11 @@ TEST(Metrics, HaveTheNamesAndLabelsThatDashboardsKnow) {
   EXPECT_EQ(MetricValue(registry, "controller_runtime_webhook_requests_total", {{"webhook", "/mutate"}, {"code", "200"}}), 0);
   EXPECT_EQ(MetricValue(registry, "controller_runtime_webhook_latency_seconds", {{"webhook", "/mutate"}}), 0);
   EXPECT_EQ(MetricValue(registry, "controller_runtime_webhook_requests_in_flight", {{"webhook", "/mutate"}}), 0);
+  for (const char* name : {"reflector_lists_total", "reflector_list_duration_seconds", "reflector_items_per_list",
+                           "reflector_watches_total", "reflector_short_watches_total", "reflector_watch_duration_seconds",
+                           "reflector_items_per_watch", "reflector_last_resource_version"}) {
+    EXPECT_EQ(MetricValue(registry, name, {{"name", "pods"}}), 0) << name;
+  }
   EXPECT_EQ(MetricValue(registry, "leader_election_master_status", {{"name", "lease"}}), 1);
   EXPECT_EQ(MetricValue(registry, "leader_election_slowpath_total", {{"name", "lease"}}), 1);
   EXPECT_EQ(MetricValue(registry, "rest_client_requests_total", {{"code", "200"}, {"method", "GET"}, {"host", "host"}}), 1);

@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kube/metrics.h"
 #include "kube/reflector.h"
-#include "tests/unit/kube/fake_transport.h"
+#include "tests/unit/kube/simulation.h"
 
 namespace holdfast::kube {
 
@@ -109,7 +110,9 @@ class ReflectorTest : public ::testing::Test {
   static inline const Resource kItems{"test", "v1", "items", "Item", true};
   FakeClock clock_;
   std::shared_ptr<FakeTransport> transport_ = std::make_shared<FakeTransport>();
-  Client client_{transport_, clock_};
+  prometheus::Registry registry_;
+  RuntimeMetrics metrics_{registry_};
+  Client client_{transport_, clock_, &metrics_};
   std::atomic<double> random_{0};
   std::unique_ptr<Reflector> reflector_;
 

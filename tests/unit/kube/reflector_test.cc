@@ -29,6 +29,33 @@ TEST_F(ReflectorTest, ListsAndThenWatchesFromTheListsVersion) {
   EXPECT_THAT(log(), ElementsAre("item foo@1", "list 1", "put foo@2", "put bar@3", "put baz@4", "remove bar@5"));
 }
 
+TEST_F(ReflectorTest, CountsListsAndWatchesAndWhatTheyBring) {
+  Serve(TestList(4, {TestObject("foo", 1), TestObject("bar", 4)}));
+  Start();
+  auto metric = [&](const std::string& name, bool sum = false) {
+    return MetricValue(registry_, "reflector_" + name, {{"name", "items"}}, sum);
+  };
+  auto watch = WatchNumber(0);
+  EXPECT_EQ(metric("lists_total"), 1);
+  EXPECT_EQ(metric("items_per_list", true), 2);
+  EXPECT_EQ(metric("last_resource_version"), 4);
+  EXPECT_EQ(metric("watches_total"), 0) << "it is open";
+  watch->Event("MODIFIED", TestObject("foo", 5));
+  watch->Event("DELETED", TestObject("bar", 6));
+  watch->Event("BOOKMARK", TestBookmark(9));
+  ASSERT_TRUE(Logged(6));
+  clock_.Advance(seconds(300));
+  watch->End();
+  WatchNumber(1)->End();  // at once
+  WatchNumber(2);
+  EXPECT_EQ(metric("watches_total"), 2);
+  EXPECT_EQ(metric("short_watches_total"), 1);
+  EXPECT_EQ(metric("items_per_watch", true), 2);
+  EXPECT_GE(metric("watch_duration_seconds", true), 300);
+  EXPECT_EQ(metric("last_resource_version"), 9);
+  EXPECT_EQ(metric("lists_total"), 1);
+}
+
 TEST_F(ReflectorTest, AsksForWatchesOfFiveToTenMinutes) {
   Serve(TestList(1));
   Start();
