@@ -64,8 +64,10 @@ struct TransportOptions {
 // - Dead peers. TCP_USER_TIMEOUT and keepalive (30 s) find those that acknowledge nothing. Where something still acknowledges (a load
 //   balancer, a stopped server), an HTTP/2 connection that owes answers and says nothing is asked `liveness_path`, for libcurl 7.88 has no
 //   PING on a multi handle; when that is not answered either, everything on it fails with kUnavailable and the next request goes to a new
-//   connection. So a lease with a renew deadline of 10 s loses some 2 s to a dead connection and has time to try again. A call whose deadline
-//   passes without a byte from its connection also makes the next one take a new connection.
+//   connection. So a lease with a renew deadline of 10 s loses some 2 s to a dead connection and has time to try again. A call whose
+//   deadline passes without a byte from its connection also makes the next one take a new connection.
+// - A server that says GOAWAY (kube-apiserver's --goaway-chance, a shutdown): what runs goes on, what comes next has a new connection. A
+//   write that crossed with it fails with kUnavailable, for libcurl 7.88 does not tell that the server left it alone.
 // - Retries. A GET may be sent again when a kept connection turns out to be closed; a request with a body never is. A 401 makes the token
 //   file be read, and when the token is a new one the request is sent once more; nothing else is retried here.
 // - Rotation. Token, CA and client certificate files are looked at every `recheck_files`. After a change new requests get new connections;
