@@ -41,9 +41,12 @@ cluster-down: ## stop it and remove all its state but the binaries
 	@tests/cluster/down.sh
 
 ##@ Parts of the tests
-.PHONY: unit integration e2e fuzz soak bench
+.PHONY: unit tsan integration e2e fuzz soak bench
 unit: deps ## seconds; needs no cluster
 	@scripts/test.sh unit
+tsan: deps ## the controller runtime's unit tests under ThreadSanitizer (TSAN=-Lease*: without these; a gtest filter)
+	@scripts/build.sh tsan kube_test
+	@build/tsan/tests/unit/kube/kube_test --gtest_brief=1 --gtest_filter='$(or $(TSAN),*)'
 integration: deps cluster-build ## against a real kube-apiserver and etcd on loopback
 	@scripts/test.sh integration
 e2e: deps cluster-build ## on the local cluster

@@ -140,7 +140,7 @@ class Bench:
                     leader = start(contender, lease, "a")
                     leader.line()
                     running.append([contender, leader, start(contender, lease, "b"), 0.0])
-            time.sleep(5)  # every standby has seen its leader renew
+            time.sleep(LEASE)  # however slowly they started: every standby has seen its leader renew, or it would wait from when it does
             for entry in running:
                 time.sleep(chance.uniform(0, 0.4))  # at any moment between two renewals
                 entry[3] = time.time()
