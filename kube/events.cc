@@ -344,11 +344,10 @@ void EventRecorder::Warning(const ObjectReference& about, const std::string& rea
 
 Status EventRecorder::WarnOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
                                const std::string& note, const CallOptions& options) {
-  const Occurrence what{{"Warning", Clip(action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, {}},
-                        Clip(note, kMaxNoteBytes),
-                        impl_->clock.Wall(),
-                        impl_->clock.Mono()};
-  Json event = impl_->NewEvent(what);
+  const std::string text = Clip(note, kMaxNoteBytes);
+  const Occurrence what{
+      {"Warning", Clip(action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, {}, text}, impl_->clock.Wall(), impl_->clock.Mono()};
+  Json event = impl_->NewEvent(what, text);
   event["metadata"]["name"] = EventName(about.name, id);
   const Status sent = impl_->client.Create(kEvents, GetString(event, {"metadata", "namespace"}), event, options).status();
   return sent.code() == Code::kAlreadyExists ? Status::Ok() : sent;
