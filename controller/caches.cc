@@ -9,7 +9,7 @@ using namespace reconcilers;  // NOLINT(google-build-using-namespace): this file
 
 // Index names.
 constexpr char kByNamespace[] = "namespace", kByController[] = "controller", kGated[] = "gated", kByOwner[] = "owner", kByPod[] = "pod",
-               kByClaim[] = "claim", kUnderWay[] = "drain", kReady[] = "ready";
+               kByClaim[] = "claim", kUnderWay[] = "drain", kIntervals[] = "interval", kReady[] = "ready";
 
 template <class T>
 void IndexByNamespace(kube::Informer<T>* informer) {
@@ -33,6 +33,10 @@ std::vector<std::string> ReadyNode(const kube::Node& node) {
 std::vector<std::string> DrainUnderWay(const api::Checkpoint& c) {
   const bool over = c.status.phase == api::Phase::kFailed || c.status.phase == api::Phase::kDeleting || c.status.claim.has_value();
   return OneOrNone(c.spec.trigger == api::Trigger::kDrain && !over ? "yes" : "");
+}
+
+std::vector<std::string> IntervalUnderWay(const api::Checkpoint& c) {
+  return OneOrNone(c.spec.trigger == api::Trigger::kInterval && !c.done() ? "yes" : "");
 }
 
 // A workload as the cache has it, if it is the one that `ref` means.
@@ -82,6 +86,7 @@ Caches::Caches(kube::Client& client)
   checkpoints.AddIndex(kByPod, [](const api::Checkpoint& c) { return OneOrNone(c.spec.pod_uid); });
   checkpoints.AddIndex(kByClaim, [](const api::Checkpoint& c) { return OneOrNone(c.status.claim ? c.status.claim->pod_uid : ""); });
   checkpoints.AddIndex(kUnderWay, DrainUnderWay);
+  checkpoints.AddIndex(kIntervals, IntervalUnderWay);
 }
 
 template <class Fn>
@@ -138,6 +143,7 @@ std::vector<CheckpointPtr> Caches::CheckpointsOfOwner(const std::string& uid) co
 std::vector<CheckpointPtr> Caches::CheckpointsOfPod(const std::string& uid) const { return checkpoints.ByIndex(kByPod, uid); }
 std::vector<CheckpointPtr> Caches::CheckpointsClaimedBy(const std::string& uid) const { return checkpoints.ByIndex(kByClaim, uid); }
 std::vector<CheckpointPtr> Caches::DrainsUnderWay() const { return checkpoints.ByIndex(kUnderWay, "yes"); }
+std::vector<CheckpointPtr> Caches::IntervalsUnderWay() const { return checkpoints.ByIndex(kIntervals, "yes"); }
 PolicyPtr Caches::GetPolicy(const std::string& ns, const std::string& name) const { return policies.Get(ns, name); }
 std::vector<PolicyPtr> Caches::PoliciesIn(const std::string& ns) const { return policies.ByIndex(kByNamespace, ns); }
 std::vector<PdbPtr> Caches::BudgetsIn(const std::string& ns) const { return budgets.ByIndex(kByNamespace, ns); }

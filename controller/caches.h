@@ -42,6 +42,7 @@ class Caches final : public reconcilers::View {
   std::vector<reconcilers::CheckpointPtr> CheckpointsOfPod(const std::string& pod_uid) const override;
   std::vector<reconcilers::CheckpointPtr> CheckpointsClaimedBy(const std::string& pod_uid) const override;
   std::vector<reconcilers::CheckpointPtr> DrainsUnderWay() const override;
+  std::vector<reconcilers::CheckpointPtr> IntervalsUnderWay() const override;
   reconcilers::PolicyPtr GetPolicy(const std::string& ns, const std::string& name) const override;
   std::vector<reconcilers::PolicyPtr> PoliciesIn(const std::string& ns) const override;
   std::vector<reconcilers::PdbPtr> BudgetsIn(const std::string& ns) const override;

@@ -41,12 +41,18 @@ kube::Predicate<Pod> Leaves() {
 
 struct Leadership::Reconcilers {
   Reconcilers(const reconcilers::Context& context, reconcilers::checkpoint::StoreDeleter& store, int max_drains_per_node)
-      : gate(context, max_drains_per_node), checkpoint(context, gate, store), drain(context), claim(context), policy(context) {}
+      : gate(context, max_drains_per_node),
+        checkpoint(context, gate, store),
+        drain(context),
+        claim(context),
+        policy(context),
+        interval(context) {}
   reconcilers::drain::Gate gate;
   reconcilers::checkpoint::Reconciler checkpoint;
   reconcilers::drain::Reconciler drain;
   reconcilers::claim::Reconciler claim;
   reconcilers::restorepolicy::Reconciler policy;
+  reconcilers::interval::Reconciler interval;
 };
 
 template <class Method>
@@ -76,7 +82,9 @@ Leadership::Leadership(Caches& caches, reconcilers::Context context, Metrics& me
       abandoned_(Options("abandoned_claim", 1), Run([](auto& r, auto& key, auto stop) { return r.claim.ReconcileCheckpoint(key, stop); }),
                  context_.clock),
       policies_(Options("restorepolicy", 1), Run([](auto& r, auto& key, auto stop) { return r.policy.Reconcile(key, stop); }),
-                context_.clock) {
+                context_.clock),
+      intervals_(Options("interval", 1), Run([](auto& r, auto& key, auto stop) { return r.interval.Reconcile(key, stop); }),
+                 context_.clock) {
   WatchCheckpoints();
   WatchPods();
   WatchPolicies();
@@ -95,6 +103,11 @@ void Leadership::WatchCheckpoints() {
       {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.CheckpointsOfPod(c.spec.pod_uid)); }, .changes_only = true}));
   claims_.AddSource(kube::Watch(
       source, claims_, {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.GatedPodsIn(c.meta.ns)); }, .changes_only = true}));
+  // A pod's next one counts from the end of its last.
+  intervals_.AddSource(kube::Watch(source, intervals_,
+                                   {.when = [](const Checkpoint*, const Checkpoint* now) { return now != nullptr && now->done(); },
+                                    .keys = [](const Checkpoint& c) { return Keys{c.meta.ns + "/" + c.spec.pod_name}; },
+                                    .changes_only = true}));
   policies_.AddSource(kube::Watch(
       source, policies_,
       {.keys = [this](const Checkpoint& c) { return KeysOf(caches_.PoliciesIn(c.meta.ns)); }, .after = kPolicyLag, .changes_only = true}));
@@ -110,6 +123,7 @@ void Leadership::WatchPods() {
   drains_.AddSource(kube::Watch(source, drains_, {.keys = made_of, .changes_only = true}));
   abandoned_.AddSource(kube::Watch(source, abandoned_, {.keys = claimed_by, .changes_only = true}));
   claims_.AddSource(kube::Watch(source, claims_, {.when = kube::AnyOf(Moves(), IsGated())}));
+  intervals_.AddSource(kube::Watch(source, intervals_, {.when = Moves()}));
   // Who leaves makes room for who waits.
   claims_.AddSource(kube::Watch(source, claims_,
                                 {.when = kube::AllOf(Moves(), Leaves()),
@@ -125,6 +139,10 @@ void Leadership::WatchPods() {
 void Leadership::WatchPolicies() {
   auto& source = caches_.policies;
   policies_.AddSource(kube::Watch(source, policies_));
+  intervals_.AddSource(kube::Watch(source, intervals_,
+                                   {.when = kube::GenerationChanged<api::RestorePolicy>(),
+                                    .keys = [this](const api::RestorePolicy& policy) { return KeysOf(caches_.PodsIn(policy.meta.ns)); },
+                                    .changes_only = true}));
   // A pod that one policy means, another one does not.
   policies_.AddSource(kube::Watch(source, policies_,
                                   {.when = kube::GenerationChanged<api::RestorePolicy>(),
@@ -137,13 +155,13 @@ void Leadership::Start(int64_t term) {
   if (reconcilers_) return;  // led before: the process is on its way out
   context_.term = term;
   reconcilers_ = std::make_unique<Reconcilers>(context_, store_, max_drains_per_node_);
-  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_}) {
+  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_, &intervals_}) {
     if (Status started = controller->Start(); !started.ok()) LogError("a controller does not run", {{"error", started.ToString()}});
   }
 }
 
 void Leadership::Stop() {
-  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_}) controller->Stop();
+  for (kube::Controller* controller : {&checkpoints_, &drains_, &claims_, &abandoned_, &policies_, &intervals_}) controller->Stop();
 }
 
 }  // namespace holdfast::controller

@@ -6,6 +6,7 @@
 #include "reconcilers/checkpoint/reconciler.h"
 #include "reconcilers/claim/reconciler.h"
 #include "reconcilers/drain/reconciler.h"
+#include "reconcilers/interval/reconciler.h"
 #include "reconcilers/restorepolicy/status.h"
 
 namespace holdfast::controller {
@@ -34,7 +35,7 @@ class Leadership {
   reconcilers::checkpoint::StoreDeleter& store_;
   const int max_drains_per_node_;
   std::unique_ptr<Reconcilers> reconcilers_;  // since Start: they act in its term
-  kube::Controller checkpoints_, drains_, claims_, abandoned_, policies_;
+  kube::Controller checkpoints_, drains_, claims_, abandoned_, policies_, intervals_;
 };
 
 }  // namespace holdfast::controller

@@ -48,7 +48,8 @@ class View {
   virtual std::vector<CheckpointPtr> CheckpointsOfOwner(const std::string& owner_uid) const = 0;  // by status.owner.uid
   virtual std::vector<CheckpointPtr> CheckpointsOfPod(const std::string& pod_uid) const = 0;      // by spec.podRef.uid
   virtual std::vector<CheckpointPtr> CheckpointsClaimedBy(const std::string& pod_uid) const = 0;  // by status.claim.podUID
-  virtual std::vector<CheckpointPtr> DrainsUnderWay() const = 0;  // trigger Drain, all namespaces, neither Failed nor Deleting
+  virtual std::vector<CheckpointPtr> DrainsUnderWay() const = 0;     // trigger Drain, all namespaces, neither Failed nor Deleting
+  virtual std::vector<CheckpointPtr> IntervalsUnderWay() const = 0;  // trigger Interval, all namespaces, not done
   virtual PolicyPtr GetPolicy(const std::string& ns, const std::string& name) const = 0;
   virtual std::vector<PolicyPtr> PoliciesIn(const std::string& ns) const = 0;
   virtual std::vector<PdbPtr> BudgetsIn(const std::string& ns) const = 0;

@@ -24,6 +24,14 @@ kube::CallOptions Calls(std::stop_token stop) {
 bool Reconciler::LastGood(const api::Checkpoint& c) const {
   const api::Owner& owner = c.status.owner;
   if (c.status.phase != api::Phase::kReady || owner.uid.empty()) return false;
+  // A live pod's own newest one: other replicas' are no state of it.
+  if (GetPodWithUid(context_.view, c.meta.ns, c.spec.pod_name, c.spec.pod_uid)) {
+    const auto own = context_.view.CheckpointsOfPod(c.spec.pod_uid);
+    return std::none_of(own.begin(), own.end(), [&](const CheckpointPtr& other) {
+      return other->meta.uid != c.meta.uid && other->status.phase == api::Phase::kReady && !other->meta.terminating() &&
+             CompletedAt(*other) > CompletedAt(c);
+    });
+  }
   bool lives = false;
   if (owner.kind == "Pod") {
     lives = GetPodWithUid(context_.view, c.meta.ns, owner.name, owner.uid) != nullptr;
@@ -120,16 +128,18 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
   return Status::Ok();
 }
 
-// Once a drain has led to a restore, older ones of the same owner are worth less.
+// Once a checkpoint has led to a restore, or an interval has brought another one, older ones of the same owner are worth less.
 Status Reconciler::Retain(const World& world, std::stop_token stop) {
   const api::Checkpoint& c = *world.checkpoint;
-  if (c.spec.trigger != api::Trigger::kDrain || c.status.owner.uid.empty() || c.meta.terminating()) return Status::Ok();
+  const bool drain = c.spec.trigger == api::Trigger::kDrain, interval = c.spec.trigger == api::Trigger::kInterval;
+  if ((!drain && !interval) || c.status.owner.uid.empty() || c.meta.terminating()) return Status::Ok();
   const bool restored = OutcomeOfClaim(c) != nullptr && world.claimant && world.claimant->phase == "Running";
-  if (!restored && c.status.phase != api::Phase::kFailed) return Status::Ok();
+  if (!restored && c.status.phase != api::Phase::kFailed && !(interval && c.status.phase == api::Phase::kReady)) return Status::Ok();
   int64_t keep = api::RestorePolicy::BuiltIn().spec.retention.keep_last;
-  if (world.claimant) {
-    const Lineage lineage = Trace(context_.view, *world.claimant, c.meta.ns);
-    keep = ProtectionOf(context_.view, *world.claimant, c.meta.ns, lineage).policy->spec.retention.keep_last;
+  const bool own = world.pod && world.pod->meta.uid == c.spec.pod_uid;
+  if (const PodPtr& pod = world.claimant ? world.claimant : own ? world.pod : nullptr) {
+    const Lineage lineage = Trace(context_.view, *pod, c.meta.ns);
+    keep = ProtectionOf(context_.view, *pod, c.meta.ns, lineage).policy->spec.retention.keep_last;
   }
   std::set<std::string> alive;
   for (const PodPtr& pod : context_.view.PodsIn(c.meta.ns)) alive.insert(pod->meta.uid);

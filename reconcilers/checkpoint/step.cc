@@ -267,24 +267,69 @@ Step Next(const World& seen, WallTime now) {
   }
 }
 
+namespace {
+
+// Of what is kept of restored checkpoints and their pods.
+class Kept {
+ public:
+  Kept(const std::vector<CheckpointPtr>& all, const std::function<bool(const std::string&)>& lives) : all_(all), lives_(lives) {}
+
+  // It was restored from, and nobody needs it any more: the pod that was is gone, or has a newer one of its own.
+  bool Outlived(const api::Checkpoint& c) const {
+    const std::string& heir = c.status.claim->pod_uid;
+    return !lives_(heir) || std::any_of(all_.begin(), all_.end(), [&](const CheckpointPtr& other) {
+      return other->spec.pod_uid == heir && other->status.phase == Phase::kReady && CompletedAt(*other) > CompletedAt(c);
+    });
+  }
+  // Another checkpoint of the same pod was restored from, so this one never will be.
+  bool Passed(const api::Checkpoint& c) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const CheckpointPtr& other) {
+      return other->spec.pod_uid == c.spec.pod_uid && other->meta.uid != c.meta.uid && !Reclaimed(*other) &&
+             OutcomeOfClaim(*other) != nullptr;
+    });
+  }
+  bool Lives(const std::string& pod_uid) const { return lives_(pod_uid); }
+
+ private:
+  const std::vector<CheckpointPtr>& all_;
+  const std::function<bool(const std::string&)>& lives_;
+};
+
+bool Ended(const api::Checkpoint& c) {
+  return c.status.phase == Phase::kReady && c.status.claim && (OutcomeOfClaim(c) != nullptr || Reclaimed(c));
+}
+
+// Interval checkpoints are each pod's own: replicas share an owner, not a state.
+bool DropsInterval(const api::Checkpoint& c, const Kept& kept, int64_t keep_last, std::map<std::string, int64_t>* ready,
+                   std::map<std::string, int64_t>* failed) {
+  if (c.status.phase == Phase::kFailed) return ++(*failed)[c.spec.pod_uid] > keep_last || !kept.Lives(c.spec.pod_uid);
+  if (c.status.phase != Phase::kReady) return false;
+  if (c.status.claim) return Ended(c) && kept.Outlived(c);
+  return ++(*ready)[c.spec.pod_uid] > keep_last || kept.Passed(c);
+}
+
+}  // namespace
+
 std::vector<CheckpointPtr> Superseded(std::vector<CheckpointPtr> checkpoints, int64_t keep_last,
                                       const std::function<bool(const std::string& pod_uid)>& pod_lives) {
   std::sort(checkpoints.begin(), checkpoints.end(), Newer);
-  std::map<std::string, int64_t> restored, failed;  // by ordinal: how many newer ones were kept
+  const Kept kept(checkpoints, pod_lives);
+  std::map<std::string, int64_t> restored, failed;                 // of drains, by ordinal: how many newer ones were kept
+  std::map<std::string, int64_t> interval_ready, interval_failed;  // by pod
   std::vector<CheckpointPtr> dropped;
   for (const CheckpointPtr& c : checkpoints) {
-    if (c->spec.trigger != api::Trigger::kDrain || c->spec.pinned || c->meta.terminating()) continue;
+    if (c->spec.pinned || c->meta.terminating()) continue;
+    if (c->spec.trigger == api::Trigger::kInterval && !c->spec.final) {
+      if (DropsInterval(*c, kept, keep_last, &interval_ready, &interval_failed)) dropped.push_back(c);
+      continue;
+    }
+    if (c->spec.trigger != api::Trigger::kDrain) continue;
     if (c->status.phase == Phase::kFailed) {
       if (++failed[c->status.owner.ordinal] > keep_last && !pod_lives(c->spec.pod_uid)) dropped.push_back(c);
       continue;
     }
-    if (c->status.phase != Phase::kReady || !c->status.claim || (OutcomeOfClaim(*c) == nullptr && !Reclaimed(*c))) continue;
-    if (++restored[c->status.owner.ordinal] <= keep_last) continue;
-    const std::string& heir = c->status.claim->pod_uid;
-    const bool newer_exists = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const CheckpointPtr& other) {
-      return other != c && other->spec.pod_uid == heir && other->status.phase == Phase::kReady && Newer(other, c);
-    });
-    if (!pod_lives(heir) || newer_exists) dropped.push_back(c);
+    if (!Ended(*c) || ++restored[c->status.owner.ordinal] <= keep_last) continue;
+    if (kept.Outlived(*c)) dropped.push_back(c);
   }
   return dropped;
 }

@@ -50,7 +50,8 @@ struct Step {
 Step Next(const World& seen, WallTime now);
 
 // Which of `checkpoints` (all of one owner) retention drops: Drain ones that led to a restore (or failed) beyond the newest `keep_last` of
-// their ordinal, except what a live pod came from and has no newer one for. `pod_lives` answers for a pod uid.
+// their ordinal, except what a live pod came from and has no newer one for; Interval ones beyond the newest `keep_last` of their pod, and
+// those whose pod went on from another one. `pod_lives` answers for a pod uid.
 std::vector<CheckpointPtr> Superseded(std::vector<CheckpointPtr> checkpoints, int64_t keep_last,
                                       const std::function<bool(const std::string& pod_uid)>& pod_lives);
 

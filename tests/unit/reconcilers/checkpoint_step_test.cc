@@ -349,5 +349,53 @@ TEST(Retention, CountsOrdinalsApart) {
   EXPECT_TRUE(Superseded(all, 3, [](const std::string&) { return false; }).empty());
 }
 
+// `count` unclaimed ones of one pod, newest first.
+std::vector<CheckpointPtr> Intervals(int count, const std::string& pod_uid, Phase phase = Phase::kReady) {
+  std::vector<CheckpointPtr> all;
+  for (int i = 0; i < count; ++i) {
+    api::Checkpoint c = InPhase(phase, "pod-" + pod_uid, pod_uid);
+    c.meta.name = c.meta.uid = pod_uid + "-" + std::to_string(i);
+    c.spec.final = false;
+    c.spec.trigger = api::Trigger::kInterval;
+    c.status.completed_at = FormatTime(At(1000 - 10 * i));
+    all.push_back(Share(c));
+  }
+  return all;
+}
+
+TEST(Retention, KeepsTheNewestIntervalOnesOfEachPod) {
+  auto all = Intervals(5, "uid-a");
+  for (const CheckpointPtr& c : Intervals(3, "uid-b")) all.push_back(c);
+  const auto dropped = Superseded(all, 3, [](const std::string&) { return true; });
+  ASSERT_EQ(dropped.size(), 2u) << "replicas share an owner, not a state";
+  EXPECT_EQ(dropped[0]->meta.name, "uid-a-3");
+  EXPECT_EQ(dropped[1]->meta.name, "uid-a-4");
+}
+
+TEST(Retention, OfALostPodDropsWhatWillNeverBeRestored) {
+  auto all = Intervals(3, "uid-a");
+  api::Checkpoint used = *all[0];
+  used.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(1100))};
+  all[0] = Share(used);
+  auto lives = [](const std::string& uid) { return uid == "uid-b"; };
+  EXPECT_TRUE(Superseded(all, 3, lives).empty()) << "the restore may still fail";
+  used.status.restores = {{"web-b", "node-b", FormatTime(At(1101)), "Restored", "", 1.0}};
+  all[0] = Share(used);
+  auto dropped = Superseded(all, 3, lives);
+  ASSERT_EQ(dropped.size(), 2u) << "what the heir came from stays";
+  EXPECT_EQ(dropped[0]->meta.name, "uid-a-1");
+  for (const CheckpointPtr& c : Intervals(1, "uid-b")) {
+    api::Checkpoint newer = *c;
+    newer.status.completed_at = FormatTime(At(2000));
+    all.push_back(Share(newer));
+  }
+  EXPECT_EQ(Superseded(all, 3, lives).size(), 3u) << "the heir has one of its own now";
+}
+
+TEST(Retention, KeepsAFewFailedIntervalOnesWhileTheirPodLives) {
+  EXPECT_EQ(Superseded(Intervals(5, "uid-a", Phase::kFailed), 3, [](const std::string&) { return true; }).size(), 2u);
+  EXPECT_EQ(Superseded(Intervals(5, "uid-a", Phase::kFailed), 3, [](const std::string&) { return false; }).size(), 5u);
+}
+
 }  // namespace
 }  // namespace holdfast::reconcilers::checkpoint

@@ -139,6 +139,9 @@ std::vector<CheckpointPtr> FakeView::DrainsUnderWay() const {
   return Those(checkpoints,
                [](const CheckpointPtr& c) { return c->spec.trigger == api::Trigger::kDrain && c->status.phase != api::Phase::kFailed; });
 }
+std::vector<CheckpointPtr> FakeView::IntervalsUnderWay() const {
+  return Those(checkpoints, [](const CheckpointPtr& c) { return c->spec.trigger == api::Trigger::kInterval && !c->done(); });
+}
 PolicyPtr FakeView::GetPolicy(const std::string& ns, const std::string& name) const { return Named(policies, ns, name); }
 std::vector<PolicyPtr> FakeView::PoliciesIn(const std::string& ns) const {
   return Those(policies, [&](const PolicyPtr& p) { return p->meta.ns == ns; });

@@ -49,6 +49,7 @@ class FakeView : public View {
   std::vector<CheckpointPtr> CheckpointsOfPod(const std::string& pod_uid) const override;
   std::vector<CheckpointPtr> CheckpointsClaimedBy(const std::string& pod_uid) const override;
   std::vector<CheckpointPtr> DrainsUnderWay() const override;
+  std::vector<CheckpointPtr> IntervalsUnderWay() const override;
   PolicyPtr GetPolicy(const std::string& ns, const std::string& name) const override;
   std::vector<PolicyPtr> PoliciesIn(const std::string& ns) const override;
   std::vector<PdbPtr> BudgetsIn(const std::string& ns) const override;
