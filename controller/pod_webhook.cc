@@ -67,6 +67,8 @@ bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage, Wa
     if (c->meta.terminating() || !SameSeat(c->status.owner, lineage.owner)) continue;
     const bool just_failed = c->spec.final && c->status.phase == api::Phase::kFailed && now - CompletedAt(*c) < kFailureIsNews;
     if (HoldsItsPod(*c) || just_failed) return true;
+    const PodPtr predecessor = GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid);
+    if (StandsIn(*c, predecessor.get(), view.GetNode(c->status.node_name).get(), now)) return true;
   }
   for (const PodPtr& sibling : view.PodsControlledBy(lineage.parent_uid)) {
     if (sibling->runtime_class != api::kRuntimeClass) continue;

@@ -1,8 +1,19 @@
 #include "reconcilers/claims.h"
 
+#include <algorithm>
+
 namespace holdfast::reconcilers {
 
 using api::Phase;
+
+namespace {
+
+constexpr char kOutOfService[] = "node.kubernetes.io/out-of-service";
+
+// The kubelet gives a reason when the end was its own decision (Evicted, Preempting, Terminated by the node's shutdown, …).
+bool EndedByItself(const kube::Pod& pod) { return pod.status_reason.empty() || pod.status_reason == "DeadlineExceeded"; }
+
+}  // namespace
 
 const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint) {
   if (!checkpoint.status.claim) return nullptr;
@@ -28,6 +39,35 @@ bool Unclaimed(const api::Checkpoint& checkpoint) {
 bool UnderWay(const api::Checkpoint& checkpoint) { return checkpoint.status.phase != Phase::kPending && !checkpoint.done(); }
 
 bool HoldsItsPod(const api::Checkpoint& checkpoint) { return checkpoint.spec.final && (!checkpoint.done() || Unclaimed(checkpoint)); }
+
+bool OutOfService(const kube::Node* node) {
+  if (node == nullptr) return true;
+  return std::find(node->taint_keys.begin(), node->taint_keys.end(), kOutOfService) != node->taint_keys.end();
+}
+
+End EndOf(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node) {
+  if (pod == nullptr) {
+    const api::Condition* ended = kube::FindCondition(checkpoint.status.conditions, kPodEnded);
+    return OutOfService(node) || (ended != nullptr && ended->status == "True") ? End::kConfirmed : End::kUnconfirmed;
+  }
+  const bool terminal = pod->phase == "Succeeded" || pod->phase == "Failed";
+  if (!pod->meta.terminating()) return !terminal ? End::kLives : EndedByItself(*pod) ? End::kCrashed : End::kConfirmed;
+  // Of a pod that is being deleted the kubelet reports the end before the object goes, and the garbage collector only that of nodes
+  // which are gone or out of service.
+  if (terminal || OutOfService(node)) return End::kConfirmed;
+  return node->ready ? End::kLeaving : End::kUnconfirmed;
+}
+
+bool StandsIn(const api::Checkpoint& c, const kube::Pod* pod, const kube::Node* node, WallTime born) {
+  if (c.spec.final || c.spec.trigger != api::Trigger::kInterval || c.status.phase != Phase::kReady) return false;
+  if (c.meta.terminating() || c.status.claim) return false;
+  const End end = EndOf(c, pod, node);
+  // A successor may be seen before the deletion that it answers.
+  if (end == End::kLives) return OutOfService(node) || !node->ready;
+  const api::Condition* ended = kube::FindCondition(c.status.conditions, kPodEnded);
+  const auto at = ended != nullptr ? ParseTime(ended->last_transition_time) : std::nullopt;
+  return !at || born - *at <= kFollowsWithin;
+}
 
 WallTime CreatedAt(const api::Checkpoint& checkpoint) { return ParseTime(checkpoint.meta.creation_timestamp).value_or(WallTime()); }
 

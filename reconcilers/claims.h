@@ -20,6 +20,26 @@ bool UnderWay(const api::Checkpoint& checkpoint);
 // Its pod is frozen, about to be, or waits for its turn.
 bool HoldsItsPod(const api::Checkpoint& checkpoint);
 
+// Condition of a Checkpoint, written by its node's agent: no container of the checkpointed pod is left on the node, and none will come.
+inline constexpr char kPodEnded[] = "PodEnded";
+// A pod that is made later than this after another's end does not take its place: the workload was smaller for a while.
+inline constexpr Duration kFollowsWithin = std::chrono::minutes(2);
+
+// Whether the pod that was left running by a checkpoint has ended since, and who says so.
+enum class End {
+  kLives,
+  kLeaving,      // told to end, by a node that answers
+  kUnconfirmed,  // it may still run: its node does not answer, or it was deleted by force
+  kConfirmed,    // by its node, or by whoever declared the node out of service, or deleted the node
+  kCrashed,      // by itself
+};
+// `pod`: the checkpointed one, null when the API server has it no more; `node`: where it ran, null when that was deleted.
+End EndOf(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node);
+// Somebody confirmed that nothing runs there any more: the taint node.kubernetes.io/out-of-service, or no such node (null).
+bool OutOfService(const kube::Node* node);
+// An interval checkpoint that a successor born at `born` may be meant to go on from: Ready, nobody's, and its pod has ended, or may have.
+bool StandsIn(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node, WallTime born);
+
 WallTime CreatedAt(const api::Checkpoint& checkpoint);
 WallTime CompletedAt(const api::Checkpoint& checkpoint);  // completedAt, else when Ready last changed, else creation
 WallTime DeadlineOf(const api::Checkpoint& checkpoint);

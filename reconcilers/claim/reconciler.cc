@@ -21,7 +21,7 @@ kube::CallOptions Calls(std::stop_token stop) {
 }
 
 Candidate Consider(const View& view, const CheckpointPtr& c) {
-  Candidate candidate{c, GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid), nullptr};
+  Candidate candidate{c, GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid), nullptr, view.GetNode(c->status.node_name)};
   if (c->status.claim) candidate.claimant = GetPodWithUid(view, c->meta.ns, c->status.claim->pod_name, c->status.claim->pod_uid);
   return candidate;
 }
@@ -121,6 +121,16 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         return kube::ReconcileResult{step.again};
       case Action::kClaim:
       case Action::kUnclaim: {
+        // One checkpoint is given once, by the lock that its version is. Of a pod that has several, that alone would not keep two
+        // successors from getting one each.
+        std::unique_lock<std::mutex> one_at_a_time;
+        if (!step.checkpoint->spec.final && step.action == Action::kClaim) {
+          one_at_a_time = std::unique_lock(claiming_);
+          World now = Look(world.pod);
+          const Step again = Next(now, context_.clock.Wall());
+          if (again.action != Action::kClaim || again.checkpoint->meta.uid != step.checkpoint->meta.uid)
+            return kube::ReconcileResult{kAfterConflict};
+        }
         std::optional<api::Claim> claim;
         if (step.action == Action::kClaim) claim = api::Claim{world.pod->meta.name, world.pod->meta.uid, FormatTime(context_.clock.Wall())};
         auto written = WriteClaim(context_, *step.checkpoint, claim, stop);

@@ -29,6 +29,7 @@ class Reconciler {
   bool Told(const std::string& what);
 
   Context context_;
+  std::mutex claiming_;  // while a checkpoint that is not final is given away
   std::mutex mutex_;
   std::set<std::string> told_;  // bounded; an event too many does no harm
 };

@@ -13,6 +13,10 @@ constexpr Duration kHoldPoll = seconds(30);
 // Ready, but its pod still stands: the drain evicts it or takes it back within half of this.
 constexpr Duration kReadyPatience = seconds(60);
 constexpr Duration kFailureIsNews = std::chrono::hours(1);
+// So young a successor may be seen before the deletion that it answers.
+constexpr Duration kYoung = seconds(5);
+// A node that answers, but whose agent does not say that the old pod has ended: its kubelet has ended it by then.
+constexpr Duration kAgentPatience = std::chrono::minutes(2);
 constexpr Duration kSettle = seconds(10);  // how long a pod must have existed to count as running cold
 
 Step Do(Action action, CheckpointPtr checkpoint, std::string why) {
@@ -44,13 +48,15 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
       return "it holds container " + kept.name + ", which this pod does not have";
     }
   }
-  if (c.spec.final || w.protection.policy->spec.restore.volumes != api::Volumes::kFinalOnly) return std::nullopt;
+  const api::Volumes volumes = w.protection.policy->spec.restore.volumes;
+  if (c.spec.final || volumes == api::Volumes::kIgnoreDrift) return std::nullopt;
   for (const kube::Volume& volume : w.pod->volumes) {
     if (volume.type != "persistentVolumeClaim") continue;
     for (const kube::Container& container : w.pod->containers) {
       for (const kube::VolumeMount& mount : container.mounts) {
         if (mount.name == volume.name && !mount.read_only) {
           return "its memory is older than the persistent volume " + volume.claim_name +
+                 (volumes == api::Volumes::kSnapshot ? ", of which no VolumeSnapshot was taken with it" : "") +
                  " (set restore.volumes: IgnoreDrift in its RestorePolicy if that does no harm)";
         }
       }
@@ -98,6 +104,93 @@ Step NextAsked(const World& w, const std::string& name, WallTime now) {
 
 std::string SeatText(const World& w) { return w.lineage.owner.kind + " " + w.pod->meta.ns + "/" + w.lineage.owner.name; }
 
+// Whether the pod that a checkpoint was taken of has given its state to another one already, by this checkpoint or one of the others.
+// What a user started beside it (holdfast.dev/from-checkpoint) is a copy, not its successor.
+bool HasSuccessor(const World& w, const std::string& pod_uid) {
+  return std::any_of(w.candidates.begin(), w.candidates.end(), [&](const Candidate& candidate) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    if (c.spec.pod_uid != pod_uid || !c.status.claim || Reclaimed(c)) return false;
+    return !candidate.claimant || candidate.claimant->meta.Annotation(api::kFromCheckpoint).empty();
+  });
+}
+
+Step WaitForNode(const World& w, const Candidate& candidate) {
+  const api::Checkpoint& c = *candidate.checkpoint;
+  const std::string& node = c.status.node_name;
+  const std::string pod = w.pod->meta.ns + "/" + c.spec.pod_name;
+  if (candidate.node->ready)
+    return Wait("the agent on node " + node + " has not said yet that its predecessor " + c.spec.pod_name + " has ended");
+  Step step = Wait("node " + node + " does not answer, and nobody confirmed that its predecessor " + c.spec.pod_name + " has ended");
+  step.notice = Notice{true, "WaitsForNode",
+                       "waits to go on from Checkpoint " + c.meta.name + ": node " + node + " does not answer, so " + pod +
+                           " may still run there, and two of it must not. If the node is out of service for good: kubectl taint node " +
+                           node + " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (or: kubectl delete node " + node + ")",
+                       true, false};
+  return step;
+}
+
+// What the pod gets from checkpoints that left its predecessor running.
+Step NextInterval(const World& w, WallTime now, std::string misfit) {
+  const auto& policy = w.protection.policy->spec;
+  const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
+  CheckpointPtr best;
+  std::optional<Step> wait;
+  for (const Candidate& candidate : w.candidates) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    if (!SameSeat(c.status.owner, w.lineage.owner) || c.spec.pod_uid == w.pod->meta.uid) continue;
+    if (!StandsIn(c, candidate.pod.get(), candidate.node.get(), born) || HasSuccessor(w, c.spec.pod_uid)) continue;
+    auto unfit = Misfit(w, c);
+    const auto max_age = policy.restore.max_age;
+    if (!unfit && max_age && now - CompletedAt(c) > *max_age) {
+      unfit = "it is older than restore.maxAge " + FormatDuration(*max_age) + " allows";
+    }
+    const bool lost = OutOfService(candidate.node.get()) || !candidate.node->ready;
+    if (!unfit && !lost && !policy.triggers.stop) unfit = "its pod was stopped, and triggers.stop is off";
+    const End end = EndOf(c, candidate.pod.get(), candidate.node.get());
+    if (end == End::kCrashed && policy.restore.on_crash != api::OnCrash::kLatest)
+      unfit = "its pod ended by itself (restore.onCrash: ColdStart)";
+    if (unfit) {
+      misfit = "checkpoint " + c.meta.name + ": " + *unfit;
+      continue;
+    }
+    switch (end) {
+      case End::kLives:
+        if (now - born < kYoung)
+          wait = Wait("node " + c.status.node_name + " does not answer, and is not known yet to have lost its predecessor");
+        continue;
+      case End::kLeaving:
+        wait = Wait("its predecessor " + c.spec.pod_name + " is ending");
+        continue;
+      case End::kUnconfirmed:
+        if (policy.restore.on_node_lost == api::OnNodeLost::kAssume && !candidate.node->ready) break;
+        if (candidate.node->ready && now - born >= kAgentPatience) break;
+        wait = WaitForNode(w, candidate);
+        continue;
+      case End::kConfirmed:
+      case End::kCrashed:
+        break;
+    }
+    if (!best || Newer(candidate.checkpoint, best)) best = candidate.checkpoint;
+  }
+  if (best) return Do(Action::kClaim, best, "the newest checkpoint of a pod of " + SeatText(w) + " that has ended");
+  return wait ? *wait : Cold(nullptr, misfit);
+}
+
+// With the claim written. What was done after a checkpoint that left its pod running is lost, and somebody wants to know.
+Step Release(const World& w, CheckpointPtr checkpoint, WallTime now) {
+  Step step = Do(Action::kRelease, checkpoint, "claimed");
+  const api::Checkpoint& c = *checkpoint;
+  if (c.spec.final || !w.pod->meta.Annotation(api::kFromCheckpoint).empty()) return step;
+  const WallTime taken = ParseTime(c.status.started_at).value_or(CreatedAt(c));
+  step.notice = Notice{true, "StateIsOlder",
+                       "goes on from Checkpoint " + c.meta.name + ", which was taken of " + c.spec.pod_name + " on node " +
+                           c.status.node_name + " at " + FormatTime(taken) + ", " +
+                           FormatDuration(std::chrono::duration_cast<seconds>(std::max<Duration>(now - taken, seconds(0)))) +
+                           " ago: what it did after that is lost",
+                       true, true};
+  return step;
+}
+
 Step NextOwn(const World& w, WallTime now) {
   CheckpointPtr best, failed;
   std::string wait, misfit = "no checkpoint of " + SeatText(w) + " can be restored";
@@ -129,8 +222,9 @@ Step NextOwn(const World& w, WallTime now) {
   }
   if (best) return Do(Action::kClaim, best, "the newest final checkpoint of " + SeatText(w));
   if (!wait.empty()) return Wait(wait);
-  if (failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
-  return Cold(nullptr, misfit);
+  Step step = NextInterval(w, now, misfit);
+  if (step.action == Action::kCold && failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
+  return step;
 }
 
 }  // namespace
@@ -143,7 +237,7 @@ Step Next(const World& seen, WallTime now) {
   if (!seen.pod || seen.pod->meta.terminating() || !Gated(*seen.pod)) return {};
   for (const Candidate& candidate : seen.candidates) {
     const auto& claim = candidate.checkpoint->status.claim;
-    if (claim && claim->pod_uid == seen.pod->meta.uid) return Do(Action::kRelease, candidate.checkpoint, "claimed");
+    if (claim && claim->pod_uid == seen.pod->meta.uid) return Release(seen, candidate.checkpoint, now);
   }
   if (!seen.lineage.complete) return Wait("its owner cannot be read");
   const std::string asked = seen.pod->meta.Annotation(api::kFromCheckpoint);

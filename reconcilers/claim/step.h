@@ -13,6 +13,7 @@ struct Candidate {
   CheckpointPtr checkpoint;
   PodPtr pod;       // the checkpointed one (same uid); null: gone
   PodPtr claimant;  // the one that status.claim names (same uid); null: none or gone
+  NodePtr node;     // where the checkpoint was taken; null: none, or its object was deleted
 };
 
 struct World {

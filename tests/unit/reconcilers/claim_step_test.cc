@@ -28,7 +28,7 @@ World Seen(std::vector<Candidate> candidates) {
   return w;
 }
 
-Candidate Of(const api::Checkpoint& c, PodPtr pod = nullptr) { return {Share(c), std::move(pod), nullptr}; }
+Candidate Of(const api::Checkpoint& c, PodPtr pod = nullptr) { return {Share(c), std::move(pod), nullptr, nullptr}; }
 
 PodPtr Dying() {
   kube::Pod pod = WebPod();
