@@ -39,6 +39,8 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   if (cp.status().code() == Code::kNotFound) cp = cluster_.GetCheckpoint(entry.ns, entry.name);
   if (cp.status().code() == Code::kNotFound || (cp.ok() && cp->meta.uid != entry.uid)) return CheckpointDeleted(entry);
   if (!cp.ok()) return cp.status();
+  // Given up while this node was out of service: it failed, and what failed is never restored.
+  if (!entry.final && cp->status.phase == api::Phase::kFailed) return CheckpointDeleted(entry);
   const runtime::DumpResult result = ResultOf(entry);
   const int64_t stored = static_cast<int64_t>(entry.commit.new_bytes);
   Json containers = Json::array();

@@ -66,6 +66,7 @@ Result<World> Reconciler::Look(const CheckpointPtr& c, std::stop_token stop) {
       if (other->meta.uid != c->meta.uid && (UnderWay(*other) || Unclaimed(*other))) world.other = other;
     }
   }
+  if (!world.node && !c->status.node_name.empty()) world.node = context_.view.GetNode(c->status.node_name);
   if (c->status.claim) world.claimant = GetPodWithUid(context_.view, ns, c->status.claim->pod_name, c->status.claim->pod_uid);
   if (c->spec.ttl) world.last_good = LastGood(*c);
   return world;

@@ -201,6 +201,21 @@ Step NextAssigned(const World& w, WallTime now) {
   return step;
 }
 
+// An agent that is gone with its node ends nothing. A final one is left as it is: its pod may be frozen there, and only its agent can tell
+// what was committed.
+Step NextInAgentsHands(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const bool pod_there = w.pod && w.pod->meta.uid == c.spec.pod_uid;
+  if (c.spec.final || pod_there) return {};
+  const WallTime until = DeadlineOf(c) + kAgentGrace;
+  if (now >= until && OutOfService(w.node.get())) {
+    return Fail(w, reason::kPodGone, "node " + c.status.node_name + ", which was making it, is out of service", now);
+  }
+  Step step;
+  step.again = std::max<Duration>(until - now, std::chrono::minutes(1));
+  return step;
+}
+
 bool InUse(const World& w) {
   return w.claimant && w.claimant->phase != "Running" && !Reclaimed(*w.checkpoint) && OutcomeOfClaim(*w.checkpoint) == nullptr;
 }
@@ -262,6 +277,10 @@ Step Next(const World& seen, WallTime now) {
     case Phase::kReady:
     case Phase::kFailed:
       return NextDone(seen, now);
+    case Phase::kFreezing:
+    case Phase::kDumping:
+    case Phase::kStoring:
+      return NextInAgentsHands(seen, now);
     default:
       return {};
   }
@@ -304,7 +323,8 @@ bool DropsInterval(const api::Checkpoint& c, const Kept& kept, int64_t keep_last
                    std::map<std::string, int64_t>* failed) {
   if (c.status.phase == Phase::kFailed) return ++(*failed)[c.spec.pod_uid] > keep_last || !kept.Lives(c.spec.pod_uid);
   if (c.status.phase != Phase::kReady) return false;
-  if (c.status.claim) return Ended(c) && kept.Outlived(c);
+  // While the old pod may still run somewhere, its node's agent learns from the claim that another one goes on.
+  if (c.status.claim) return Ended(c) && kept.Outlived(c) && !kept.Lives(c.spec.pod_uid);
   return ++(*ready)[c.spec.pod_uid] > keep_last || kept.Passed(c);
 }
 

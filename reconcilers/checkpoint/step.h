@@ -19,8 +19,8 @@ struct Admission {
 
 struct World {
   CheckpointPtr checkpoint;
-  PodPtr pod;  // the one of podRef.name now, whatever its uid; null: none
-  NodePtr node;
+  PodPtr pod;              // the one of podRef.name now, whatever its uid; null: none
+  NodePtr node;            // of `pod`; when there is none, where the checkpoint is being made
   Lineage lineage;         // of `pod`
   CheckpointPtr other;     // another one that has this pod in hand
   PodPtr claimant;         // the pod that status.claim names, if it still exists

@@ -349,6 +349,26 @@ TEST(Retention, CountsOrdinalsApart) {
   EXPECT_TRUE(Superseded(all, 3, [](const std::string&) { return false; }).empty());
 }
 
+TEST(LostInTheMiddle, ACheckpointThatALostNodeWasMakingFails) {
+  World w;
+  api::Checkpoint c = InPhase(Phase::kStoring);
+  c.spec.final = false;
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(60)).action, Action::kNothing) << "its deadline has not passed";
+  EXPECT_EQ(Next(w, At(200)).action, Action::kPatchStatus) << "its node's object was deleted";
+  kube::Node node = ReadyNode();
+  w.node = Share(node);
+  EXPECT_EQ(Next(w, At(200)).action, Action::kNothing) << "its agent may still come back";
+  node.taint_keys = {"node.kubernetes.io/out-of-service"};
+  w.node = Share(node);
+  const Step step = Next(w, At(200));
+  EXPECT_EQ(GetString(step.patch, {"status", "phase"}), "Failed");
+  EXPECT_NE(step.why.find("node-a"), std::string::npos);
+  c.spec.final = true;
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(200)).action, Action::kNothing) << "its pod may be frozen, and committed";
+}
+
 // `count` unclaimed ones of one pod, newest first.
 std::vector<CheckpointPtr> Intervals(int count, const std::string& pod_uid, Phase phase = Phase::kReady) {
   std::vector<CheckpointPtr> all;
@@ -390,6 +410,7 @@ TEST(Retention, OfALostPodDropsWhatWillNeverBeRestored) {
     all.push_back(Share(newer));
   }
   EXPECT_EQ(Superseded(all, 3, lives).size(), 3u) << "the heir has one of its own now";
+  EXPECT_EQ(Superseded(all, 3, [](const std::string&) { return true; }).size(), 2u) << "the old pod's node is still to learn of the claim";
 }
 
 TEST(Retention, KeepsAFewFailedIntervalOnesWhileTheirPodLives) {
