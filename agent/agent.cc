@@ -10,6 +10,7 @@
 #include "agent/node_label.h"
 #include "agent/restorer.h"
 #include "agent/socket_server.h"
+#include "agent/warden.h"
 #include "base/fence.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -177,6 +178,9 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   restores.AddSource(AtOnce(kube::Watch(cluster.pods(), restores)));
   SocketServer socket({.path = layout.Socket()},
                       [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
+  // Before anything else is done here: what was replaced while this node was out of contact must not go on.
+  Warden warden({.node_name = options.node_name}, layout, node, cluster, clock);
+  std::jthread watching([&](std::stop_token s) { warden.Run(s); });
   HF_RETURN_IF_ERROR(socket.Start());
   HF_RETURN_IF_ERROR(checkpoints.Start());
   HF_RETURN_IF_ERROR(restores.Start());
@@ -194,6 +198,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   LogInfo("stopping; what is in flight goes on with the next agent");
   ready = false;
   keeping = {};
+  watching = {};
   socket.Stop();
   checkpoints.Stop();
   restores.Stop();

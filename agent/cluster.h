@@ -14,6 +14,11 @@ class Cluster {
   // From the cache of this node's objects; kNotFound only when the cache is complete, else kUnavailable.
   virtual Result<api::Checkpoint> CachedCheckpoint(const std::string& uid) = 0;
   virtual Result<kube::Pod> CachedPod(const std::string& ns, const std::string& name) = 0;
+  virtual std::vector<api::Checkpoint> CachedCheckpoints() = 0;
+  // From the API server: whether it answers at all, and all of this node.
+  virtual Status Probe() = 0;
+  virtual Result<std::vector<kube::Pod>> ListPods() = 0;
+  virtual Result<std::vector<api::Checkpoint>> ListCheckpoints() = 0;
   // From the API server.
   virtual Result<api::Checkpoint> GetCheckpoint(const std::string& ns, const std::string& name) = 0;
   virtual Result<kube::Pod> GetPod(const std::string& ns, const std::string& name) = 0;

@@ -13,11 +13,16 @@
 
 #include "agent/spawn.h"
 #include "base/file.h"
+#include "base/log.h"
 
 namespace holdfast::agent {
 namespace {
 
 constexpr char kRunc[] = "/opt/holdfast/bin/holdfast-runc";
+// Where containerd keeps the bundles of what it runs for the kubelet.
+constexpr char kTasks[] = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
+constexpr size_t kMaxSpecBytes = 4 << 20;
+constexpr Duration kDiesWithin = std::chrono::seconds(2);
 constexpr char kCriu[] = "/opt/holdfast/criu/criu";
 
 std::string MountNamespace(int pid) {
@@ -137,6 +142,52 @@ Result<ContainerState> HostNode::StateOf(const std::string& container_id) {
   if (status == "paused") return ContainerState::kPaused;
   if (status == "stopped") return ContainerState::kStopped;
   return ContainerState::kRunning;  // also "created": it holds what a running one holds
+}
+
+Result<std::vector<NodeContainer>> HostNode::Containers() {
+  std::vector<NodeContainer> containers;
+  if (!Exists(Path(runc_root_))) return containers;  // none was ever made
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> ids, ListDir(Path(runc_root_)));
+  for (const std::string& id : ids) {
+    Result<std::string> text = ReadFile(Path(std::string(kTasks) + "/" + id + "/config.json"), kMaxSpecBytes);
+    Result<Json> spec = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    if (!spec.ok()) continue;  // it is being made, or deleted
+    const Json& notes = GetObject(*spec, {"annotations"});
+    if (GetString(notes, {"io.kubernetes.cri.container-type"}) != "container") continue;
+    NodeContainer container{id, GetString(notes, {"io.kubernetes.cri.sandbox-uid"}),
+                            GetString(notes, {"io.kubernetes.cri.sandbox-namespace"}), GetString(notes, {"io.kubernetes.cri.sandbox-name"}),
+                            GetString(notes, {"io.kubernetes.cri.container-name"})};
+    if (!IsSafeName(id) || !IsSafeName(container.pod_uid)) continue;
+    // holdfast-runc names CRIU's configuration: the node's, or a restore's own.
+    const std::string criu = GetString(notes, {"org.criu.config"});
+    container.ours = criu.starts_with(std::string(runtime::kInstallDir) + "/") || criu.starts_with(std::string(runtime::kStateDir) + "/");
+    containers.push_back(std::move(container));
+  }
+  return containers;
+}
+
+Status HostNode::End(const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) {
+    if (!IsSafeName(id)) return Status(Code::kInvalidArgument, "unsafe container id");
+    Result<ProcessResult> paused = Run({kRunc, "--root", runc_root_, "pause", id});  // what does not run cannot be; the kill counts
+    if (!paused.ok())
+      LogWarning("cannot freeze a container before it is killed", {{"container", id}, {"error", paused.status().message()}});
+  }
+  Status first;
+  for (const std::string& id : ids) {
+    Result<ProcessResult> killed = Run({kRunc, "--root", runc_root_, "kill", "--all", id, "KILL"});
+    Status thawed = Resume(id);  // a frozen process takes the signal only when it runs again
+    Result<ContainerState> state = StateOf(id);
+    const MonoTime until = Clock::Real().Mono() + kDiesWithin;
+    while (state.ok() && (*state == ContainerState::kRunning || *state == ContainerState::kPaused) && Clock::Real().Mono() < until) {
+      Clock::Real().Sleep(std::chrono::milliseconds(20), {});
+      state = StateOf(id);
+    }
+    if (state.ok() && (*state == ContainerState::kGone || *state == ContainerState::kStopped)) continue;
+    if (!first.ok()) continue;
+    first = !killed.ok() ? killed.status() : !thawed.ok() ? thawed : Status(Code::kUnavailable, "container " + id + " does not end");
+  }
+  return first;
 }
 
 std::string HostNode::DumpOutput(const std::string& checkpoint_uid) {

@@ -23,6 +23,8 @@ class HostNode final : public Node {
   Status KillDump(const std::string& checkpoint_uid) override;
   Status Resume(const std::string& container_id) override;
   Result<ContainerState> StateOf(const std::string& container_id) override;
+  Result<std::vector<NodeContainer>> Containers() override;
+  Status End(const std::vector<std::string>& container_ids) override;
   std::string DumpOutput(const std::string& checkpoint_uid) override;
   Json Platform() override;
 

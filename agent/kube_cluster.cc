@@ -4,6 +4,7 @@ namespace holdfast::agent {
 namespace {
 
 constexpr Duration kCall = std::chrono::seconds(5);
+constexpr Duration kProbe = std::chrono::seconds(2);
 constexpr int kTries = 5;            // of an optimistic lock
 constexpr size_t kMaxRestores = 20;  // as many as status.restores holds
 
@@ -24,6 +25,7 @@ kube::CallOptions OfStatus() {
 KubeCluster::KubeCluster(kube::Client& client, const std::string& node_name, kube::RuntimeMetrics* metrics)
     : client_(client),
       applier_(client, "holdfast-agent"),
+      node_name_(node_name),
       checkpoints_(client, {.field_selector = "status.nodeName=" + node_name}),
       pods_(client, {.field_selector = "spec.nodeName=" + node_name}),
       events_(client, "holdfast.dev/agent", node_name, metrics) {
@@ -50,6 +52,34 @@ Result<kube::Pod> KubeCluster::CachedPod(const std::string& ns, const std::strin
   if (auto pod = pods_.Get(ns, name)) return *pod;
   if (!pods_.synced()) return Status(Code::kUnavailable, "the list of pods has not come yet");
   return Status(Code::kNotFound, "no pod " + ns + "/" + name + " on this node");
+}
+
+std::vector<api::Checkpoint> KubeCluster::CachedCheckpoints() {
+  std::vector<api::Checkpoint> all;
+  for (const auto& cp : checkpoints_.List()) all.push_back(*cp);
+  return all;
+}
+
+Status KubeCluster::Probe() {
+  kube::CallOptions options;
+  options.timeout = kProbe;
+  return client_.Get(kube::Node::kResource, "", node_name_, options).status();
+}
+
+Result<std::vector<kube::Pod>> KubeCluster::ListPods() {
+  HF_ASSIGN_OR_RETURN(std::vector<Json> items,
+                      client_.List(kube::Pod::kResource, {.field_selector = "spec.nodeName=" + node_name_}, Plain()));
+  std::vector<kube::Pod> pods;
+  for (const Json& item : items) pods.push_back(kube::Pod::FromJson(item));
+  return pods;
+}
+
+Result<std::vector<api::Checkpoint>> KubeCluster::ListCheckpoints() {
+  HF_ASSIGN_OR_RETURN(std::vector<Json> items,
+                      client_.List(api::Checkpoint::kResource, {.field_selector = "status.nodeName=" + node_name_}, Plain()));
+  std::vector<api::Checkpoint> checkpoints;
+  for (const Json& item : items) checkpoints.push_back(api::Checkpoint::FromJson(item));
+  return checkpoints;
 }
 
 Result<api::Checkpoint> KubeCluster::GetCheckpoint(const std::string& ns, const std::string& name) {

@@ -21,6 +21,10 @@ class KubeCluster final : public Cluster {
 
   Result<api::Checkpoint> CachedCheckpoint(const std::string& uid) override;
   Result<kube::Pod> CachedPod(const std::string& ns, const std::string& name) override;
+  std::vector<api::Checkpoint> CachedCheckpoints() override;
+  Status Probe() override;
+  Result<std::vector<kube::Pod>> ListPods() override;
+  Result<std::vector<api::Checkpoint>> ListCheckpoints() override;
   Result<api::Checkpoint> GetCheckpoint(const std::string& ns, const std::string& name) override;
   Result<kube::Pod> GetPod(const std::string& ns, const std::string& name) override;
   Status PatchStatus(const std::string& ns, const std::string& name, const std::string& uid, const Json& patch) override;
@@ -42,6 +46,7 @@ class KubeCluster final : public Cluster {
 
   kube::Client& client_;
   kube::Applier applier_;
+  const std::string node_name_;
   kube::Informer<api::Checkpoint> checkpoints_;
   kube::Informer<kube::Pod> pods_;
   kube::EventRecorder events_;

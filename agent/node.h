@@ -13,6 +13,11 @@ namespace holdfast::agent {
 
 enum class ContainerState { kGone, kStopped, kRunning, kPaused };
 
+struct NodeContainer {
+  std::string id, pod_uid, ns, pod, container;
+  bool ours = false;  // made by holdfast-runc: its pod is under our RuntimeClass
+};
+
 class Node {
  public:
   virtual ~Node() = default;
@@ -25,6 +30,10 @@ class Node {
   // OK when the container runs, is stopped or is gone afterwards. Intents must be out of the way.
   virtual Status Resume(const std::string& container_id) = 0;
   virtual Result<ContainerState> StateOf(const std::string& container_id) = 0;
+  // All containers of pods that the runtime has, running or not; no sandboxes.
+  virtual Result<std::vector<NodeContainer>> Containers() = 0;
+  // Freezes them all, then kills them. OK when none of them runs afterwards.
+  virtual Status End(const std::vector<std::string>& container_ids) = 0;
   // Last lines of what the dump process wrote, for messages.
   virtual std::string DumpOutput(const std::string& checkpoint_uid) = 0;
   // {arch, kernel, runtime, criu, cpuFeatures}: goes into Checkpoint.status.platform.

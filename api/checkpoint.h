@@ -37,6 +37,9 @@ inline constexpr char kWaiting[] = "Waiting", kInProgress[] = "InProgress", kCom
                       kStoreFull[] = "StoreFull", kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable";
 }
 
+// Condition, written by the agent of the node: no container of the checkpointed pod is left there.
+inline constexpr char kPodEnded[] = "PodEnded";
+
 using kube::Condition;
 
 struct CheckpointContainer {

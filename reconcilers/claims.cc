@@ -47,7 +47,7 @@ bool OutOfService(const kube::Node* node) {
 
 End EndOf(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node) {
   if (pod == nullptr) {
-    const api::Condition* ended = kube::FindCondition(checkpoint.status.conditions, kPodEnded);
+    const api::Condition* ended = kube::FindCondition(checkpoint.status.conditions, api::kPodEnded);
     return OutOfService(node) || (ended != nullptr && ended->status == "True") ? End::kConfirmed : End::kUnconfirmed;
   }
   const bool terminal = pod->phase == "Succeeded" || pod->phase == "Failed";
@@ -64,7 +64,7 @@ bool StandsIn(const api::Checkpoint& c, const kube::Pod* pod, const kube::Node* 
   const End end = EndOf(c, pod, node);
   // A successor may be seen before the deletion that it answers.
   if (end == End::kLives) return OutOfService(node) || !node->ready;
-  const api::Condition* ended = kube::FindCondition(c.status.conditions, kPodEnded);
+  const api::Condition* ended = kube::FindCondition(c.status.conditions, api::kPodEnded);
   const auto at = ended != nullptr ? ParseTime(ended->last_transition_time) : std::nullopt;
   return !at || born - *at <= kFollowsWithin;
 }

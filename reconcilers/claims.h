@@ -20,8 +20,6 @@ bool UnderWay(const api::Checkpoint& checkpoint);
 // Its pod is frozen, about to be, or waits for its turn.
 bool HoldsItsPod(const api::Checkpoint& checkpoint);
 
-// Condition of a Checkpoint, written by its node's agent: no container of the checkpointed pod is left on the node, and none will come.
-inline constexpr char kPodEnded[] = "PodEnded";
 // A pod that is made later than this after another's end does not take its place: the workload was smaller for a while.
 inline constexpr Duration kFollowsWithin = std::chrono::minutes(2);
 

@@ -135,7 +135,10 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
   const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
   CheckpointPtr best;
   std::optional<Step> wait;
-  for (const Candidate& candidate : w.candidates) {
+  std::vector<Candidate> newest_first = w.candidates;
+  std::sort(newest_first.begin(), newest_first.end(),
+            [](const Candidate& x, const Candidate& y) { return Newer(x.checkpoint, y.checkpoint); });
+  for (const Candidate& candidate : newest_first) {
     const api::Checkpoint& c = *candidate.checkpoint;
     if (!SameSeat(c.status.owner, w.lineage.owner) || c.spec.pod_uid == w.pod->meta.uid) continue;
     if (!StandsIn(c, candidate.pod.get(), candidate.node.get(), born) || HasSuccessor(w, c.spec.pod_uid)) continue;
@@ -159,18 +162,19 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
           wait = Wait("node " + c.status.node_name + " does not answer, and is not known yet to have lost its predecessor");
         continue;
       case End::kLeaving:
-        wait = Wait("its predecessor " + c.spec.pod_name + " is ending");
+        if (!wait) wait = Wait("its predecessor " + c.spec.pod_name + " is ending");
         continue;
       case End::kUnconfirmed:
         if (policy.restore.on_node_lost == api::OnNodeLost::kAssume && !candidate.node->ready) break;
         if (candidate.node->ready && now - born >= kAgentPatience) break;
-        wait = WaitForNode(w, candidate);
+        if (!wait) wait = WaitForNode(w, candidate);
         continue;
       case End::kConfirmed:
       case End::kCrashed:
         break;
     }
-    if (!best || Newer(candidate.checkpoint, best)) best = candidate.checkpoint;
+    best = candidate.checkpoint;
+    break;
   }
   if (best) return Do(Action::kClaim, best, "the newest checkpoint of a pod of " + SeatText(w) + " that has ended");
   return wait ? *wait : Cold(nullptr, misfit);

@@ -62,6 +62,18 @@ class FakeNode final : public Node {
     auto at = containers.find(id);
     return at == containers.end() ? ContainerState::kGone : at->second;
   }
+  std::vector<NodeContainer> on_node;
+  std::vector<std::string> killed;
+  bool end_fails = false;
+  Result<std::vector<NodeContainer>> Containers() override { return on_node; }
+  Status End(const std::vector<std::string>& ids) override {
+    if (end_fails) return Status(Code::kUnavailable, "the freezer is stuck");
+    for (const std::string& id : ids) {
+      killed.push_back(id);
+      std::erase_if(on_node, [&](const NodeContainer& container) { return container.id == id; });
+    }
+    return Status::Ok();
+  }
   std::string DumpOutput(const std::string&) override { return output; }
   Json Platform() override { return {{"arch", "amd64"}, {"kernel", "6.18"}}; }
 };
@@ -166,6 +178,21 @@ class FakeCluster final : public Cluster {
   Result<kube::Pod> CachedPod(const std::string& ns, const std::string& name) override {
     if (!synced) return Status(Code::kUnavailable, "not synced");
     return FindPod(ns, name);
+  }
+  std::vector<api::Checkpoint> CachedCheckpoints() override {
+    std::lock_guard lock(mutex_);
+    return checkpoint.is_null() ? std::vector<api::Checkpoint>() : std::vector{api::Checkpoint::FromJson(checkpoint)};
+  }
+  Status Probe() override { return reachable ? Status::Ok() : Status(Code::kUnavailable, "no API server"); }
+  Result<std::vector<kube::Pod>> ListPods() override {
+    if (!reachable) return Status(Code::kUnavailable, "no API server");
+    std::vector<kube::Pod> all;
+    for (const auto& [key, pod] : pods) all.push_back(kube::Pod::FromJson(pod));
+    return all;
+  }
+  Result<std::vector<api::Checkpoint>> ListCheckpoints() override {
+    if (!reachable) return Status(Code::kUnavailable, "no API server");
+    return CachedCheckpoints();
   }
   Result<api::Checkpoint> GetCheckpoint(const std::string&, const std::string& name) override {
     std::lock_guard lock(mutex_);
