@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reconcilers/claims.h"
+
 namespace holdfast::controller {
 namespace {
 
@@ -31,7 +33,8 @@ std::vector<std::string> ReadyNode(const kube::Node& node) {
 }
 
 std::vector<std::string> DrainUnderWay(const api::Checkpoint& c) {
-  const bool over = c.status.phase == api::Phase::kFailed || c.status.phase == api::Phase::kDeleting || c.status.claim.has_value();
+  const bool over =
+      c.status.phase == api::Phase::kFailed || c.status.phase == api::Phase::kDeleting || Reclaimed(c) || OutcomeOfClaim(c) != nullptr;
   return OneOrNone(c.spec.trigger == api::Trigger::kDrain && !over ? "yes" : "");
 }
 

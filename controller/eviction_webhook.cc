@@ -10,6 +10,7 @@ using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions
 
 constexpr size_t kMaxQueued = 1024;
 constexpr size_t kMaxTold = 4096;
+constexpr Duration kMoves = std::chrono::seconds(60);  // from durable to restored, where all goes well
 constexpr Duration kCreateTimeout = std::chrono::seconds(10);
 
 kube::AdmissionResponse TooManyRequests(std::string message) {
@@ -94,19 +95,26 @@ bool EvictionWebhook::FirstTime(const std::string& pod_uid) {
   return told_.insert(pod_uid).second;
 }
 
-// Store and controller are needed until the last checkpoint is stored.
+// What a drain still needs of the controller (to evict the frozen pod, to give its state to its successor) and of the store (to take and
+// to give that state). Each step for a while only: nobody who drains waits for what does not go on.
 kube::AdmissionResponse EvictionWebhook::LeaveLast(const kube::Pod& pod) const {
   const std::string component = LabelOf(pod.meta, "app.kubernetes.io/component");
   if (component != "store" && component != "controller") return {};
   const WallTime now = context_.clock.Wall();
-  size_t storing = 0;
+  size_t needed = 0;
   for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
-    const bool pod_there = GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid) != nullptr;
-    if (pod_there && !c->done() && now < DeadlineOf(*c) + kAgentGrace) ++storing;
+    if (!c->done()) {
+      const bool pod_there = GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid) != nullptr;
+      if (pod_there && now < DeadlineOf(*c) + kAgentGrace) ++needed;
+    } else if (Unclaimed(*c)) {
+      if (now < CompletedAt(*c) + kMoves) ++needed;
+    } else if (c->status.phase == api::Phase::kReady && c->status.claim && !Reclaimed(*c) && OutcomeOfClaim(*c) == nullptr) {
+      if (component == "store" && now < ParseTime(c->status.claim->at).value_or(WallTime()) + kMoves) ++needed;
+    }
   }
-  if (storing == 0) return {};
-  return TooManyRequests("holdfast: the " + component + " leaves after " + std::to_string(storing) + " checkpoint" +
-                         (storing == 1 ? "" : "s") + " that " + (storing == 1 ? "is" : "are") + " being stored");
+  if (needed == 0) return {};
+  return TooManyRequests("holdfast: the " + component + " leaves after " + std::to_string(needed) + " checkpoint" +
+                         (needed == 1 ? "" : "s") + " that " + (needed == 1 ? "is" : "are") + " being stored or restored");
 }
 
 kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& request) {

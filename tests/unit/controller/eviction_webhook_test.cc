@@ -100,9 +100,35 @@ TEST_F(EvictionWebhookTest, StoreAndControllerLeaveLast) {
   request.ns = "hf";
   const kube::AdmissionResponse response = webhook_.Handle(request);
   EXPECT_EQ(response.code, 429);
-  EXPECT_NE(response.message.find("1 checkpoint that is being stored"), std::string::npos) << response.message;
+  EXPECT_NE(response.message.find("1 checkpoint that is being stored or restored"), std::string::npos) << response.message;
   clock_.Advance(std::chrono::seconds(115));  // bounded by the checkpoint's own deadline
   EXPECT_TRUE(webhook_.Handle(request).allowed);
+}
+
+TEST_F(EvictionWebhookTest, StoreAndControllerStayUntilWhatTheyStoredRunsAgain) {
+  kube::Pod store = WebPod("holdfast-store-0", "uid-store"), controller = WebPod("holdfast-controller-0", "uid-controller");
+  store.meta.ns = controller.meta.ns = "hf";
+  store.meta.labels["app.kubernetes.io/component"] = "store";
+  controller.meta.labels["app.kubernetes.io/component"] = "controller";
+  view_.pods = {Share(store), Share(controller)};
+  auto may_leave = [&](const std::string& name) {
+    kube::AdmissionRequest request = Request(name);
+    request.ns = "hf";
+    return webhook_.Handle(request).allowed;
+  };
+  api::Checkpoint c = InPhase(Phase::kReady);
+  view_.checkpoints = {Share(c)};
+  EXPECT_FALSE(may_leave("holdfast-controller-0")) << "who would evict the frozen pod, and give its state away?";
+  EXPECT_FALSE(may_leave("holdfast-store-0"));
+  c.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(12))};
+  view_.checkpoints = {Share(c)};
+  EXPECT_TRUE(may_leave("holdfast-controller-0"));
+  EXPECT_FALSE(may_leave("holdfast-store-0")) << "the state is still to be fetched";
+  clock_.Advance(std::chrono::seconds(80));
+  EXPECT_TRUE(may_leave("holdfast-store-0")) << "not for ever";
+  c.status.restores = {{"web-b", "node-b", FormatTime(At(15)), "Restored", "", 1.0}};
+  view_.checkpoints = {Share(c)};
+  EXPECT_TRUE(may_leave("holdfast-store-0"));
 }
 
 TEST_F(EvictionWebhookTest, AnswersFast) {
