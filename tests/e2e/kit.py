@@ -270,6 +270,34 @@ def disarm_faults():
         on_node(node, "sh", "-c", "rm -rf /run/holdfast/faults/*", check=False)
 
 
+def cut_off(node):
+    """Nothing goes in or out of the node any more; what runs there runs on."""
+    run("bash", "-c", f". {CLUSTER}/env.sh && ip link set $HF_BRIDGE-{node.removeprefix('node')} down")
+
+
+def connect_again(node):
+    run("bash", "-c", f". {CLUSTER}/env.sh && ip link set $HF_BRIDGE-{node.removeprefix('node')} up")
+
+
+def node_is_ready(node):
+    conditions = get("node", node)["status"]["conditions"]
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def container_id(pod):
+    return pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+
+
+def runs(node, container):
+    """Whether a process of this container is alive on the node, as the kernel has it."""
+    task = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid"
+    pid = on_node(node, "sh", "-c", f"cat {task} 2>/dev/null; true").strip()
+    return pid.isdigit() and bool(on_node(node, "sh", "-c", f"grep -s '^State:[[:space:]]*[^ZX[:space:]]' /proc/{pid}/status; true").strip())
+
+
 # --- leftovers ----------------------------------------------------------------------------------------------------------------------
 
 LEFTOVERS = (

@@ -1,0 +1,147 @@
+"""A node that is cut off for good: its pods go on elsewhere from their last interval checkpoint, once somebody confirmed that it is out of
+service; and what still runs there when it comes back is ended at once."""
+
+import json
+import re
+import time
+
+import pytest
+
+import kit
+
+POLICY = """
+apiVersion: holdfast.dev/v1alpha1
+kind: RestorePolicy
+metadata: {name: often}
+spec:
+  triggers: {interval: 10s}
+"""
+COUNTER = (
+    (kit.ROOT / "examples" / "counter.yaml").read_text().replace('holdfast.dev/protect: "true"', "holdfast.dev/policy: often").replace('value: "300"', 'value: "30"')
+)
+
+
+def interval_checkpoints(phase="Ready"):
+    found = [c for c in kit.checkpoints() if c["spec"]["trigger"] == "Interval" and c.get("status", {}).get("phase") == phase]
+    return sorted(found, key=lambda c: c["status"].get("completedAt", ""))
+
+
+@pytest.fixture
+def often(clean_slate):
+    """The counter under a policy with an interval of 10 s, on node1, and the witness."""
+    kit.apply(POLICY)
+    kit.kubectl("cordon", "node2")
+    kit.apply(COUNTER)
+    kit.ready_pod("app=witness")
+    kit.ready_pod("app=counter", limit=90)
+    kit.kubectl("uncordon", "node2")
+    witness = kit.Witness()
+    witness.wait_progress()
+    yield witness
+    kit.kubectl("delete", "restorepolicy", "often", "-n", "default", "--ignore-not-found")
+
+
+def kubelet_does(signal):
+    kit.on_node("node1", "sh", "-c", f"kill -{signal} $(pgrep -x kubelet)")
+
+
+@pytest.fixture
+def lost():
+    """Cuts node1 off; afterwards it is in service again."""
+
+    def cut():
+        kit.cut_off("node1")
+        kit.wait("node1 counts as lost", lambda: not kit.node_is_ready("node1"), limit=90, every=0.5)
+
+    yield cut
+    kubelet_does("CONT")
+    kit.connect_again("node1")
+    kit.kubectl("taint", "node", "node1", kit.OUT_OF_SERVICE + "-", check=False)
+    kit.wait("node1 is back", lambda: kit.node_is_ready("node1"), limit=90, every=0.5)
+    kit.kubectl("rollout", "status", "daemonset/holdfast-agent", "-n", kit.SYSTEM, "--timeout=90s", timeout=120)
+
+
+def test_an_interval_makes_checkpoints_and_keeps_the_newest(often):
+    pod = kit.ready_pod("app=counter")
+    seen = set()
+
+    def five_were_made():
+        seen.update(c["metadata"]["name"] for c in interval_checkpoints())
+        return len(seen) >= 5
+
+    kit.wait("five checkpoints were made", five_were_made, limit=120, every=0.5)
+    kept = interval_checkpoints()
+    assert 2 <= len(kept) <= 4, [c["metadata"]["name"] for c in kept]  # keepLast: 3, and one that is about to go
+    assert all(c["spec"]["podRef"]["uid"] == pod["metadata"]["uid"] and not c["spec"].get("final") for c in kept)
+    kit.assert_nothing_lost(often.only())
+    # A drain is what it always was.
+    kit.drain("node1")
+    new = kit.ready_pod("app=counter", not_uid=pod["metadata"]["uid"])
+    assert new["metadata"]["annotations"]["holdfast.dev/restore"].startswith("drain-")
+    often.wait_progress()
+    kit.assert_nothing_lost(often.only())
+
+
+def test_a_deleted_pod_goes_on_from_its_last_interval_checkpoint(often):
+    old = kit.ready_pod("app=counter")
+    kit.wait("a checkpoint", interval_checkpoints, limit=60)
+    kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=false")
+    new = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=90)
+    assert new["metadata"]["annotations"]["holdfast.dev/restore"].startswith("interval-")
+    often.wait_progress()
+    report = often.only()
+    assert report["repeated"] > 0 and not report["lost"] and not report["two_copies"] and not report["hash_mismatches"], report
+
+
+def test_a_lost_nodes_pod_goes_on_elsewhere_only_after_the_node_is_out_of_service(often, lost):
+    old = kit.ready_pod("app=counter")
+    container = kit.container_id(old)
+    kit.wait("two checkpoints", lambda: len(interval_checkpoints()) >= 2, limit=60)
+    lost()
+    last = often.only()["last"]
+    kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=false")  # what the taint manager does after its five minutes
+
+    # Nobody confirmed it: the successor waits, and says for what.
+    def successor():
+        return next((p for p in kit.pods("app=counter") if p["metadata"]["uid"] != old["metadata"]["uid"]), None)
+
+    waiting = kit.wait("a successor", successor)
+    note = kit.wait_event(waiting["metadata"]["name"], "WaitsForNode")
+    command = re.search(r"kubectl taint node node1 \S+", note)
+    assert command, note
+    time.sleep(5)  # it does not give up waiting
+    assert successor()["spec"]["schedulingGates"] == [{"name": "holdfast.dev/claim"}]
+    assert kit.runs("node1", container), "the old copy runs on, where nobody hears it"
+    assert often.only()["last"] == last
+
+    newest = interval_checkpoints()[-1]
+    kit.run(kit.CLUSTER / "kubectl", *command.group(0).split()[1:])  # the command that the event names
+    new = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=90)
+    assert new["spec"]["nodeName"] == "node2"
+    assert new["metadata"]["annotations"]["holdfast.dev/restore"] == newest["metadata"]["name"]
+    note = kit.wait_event(new["metadata"]["name"], "StateIsOlder")
+    assert newest["metadata"]["name"] in note and newest["status"]["startedAt"][:16] in note, note
+    kit.wait("counts go on", lambda: often.only()["last"] > last, limit=60)
+    report = often.only()
+    assert report["repeated"] > 0 and not report["lost"] and not report["two_copies"] and not report["hash_mismatches"], report
+    print(f"repeated {report['repeated']} counts since the checkpoint of {newest['status']['completedAt']}")
+
+    # The node comes back with the old copy in it. Its kubelet, which would end it too, is busy.
+    assert kit.runs("node1", container)
+    kubelet_does("STOP")
+    kit.connect_again("node1")
+    back = time.monotonic()
+    kit.wait("the old copy is ended", lambda: not kit.runs("node1", container), limit=20, every=0.05)
+    window = time.monotonic() - back
+    print(f"the old copy was ended {window:.1f} s after the network was back; heard in between: {often.only()['two_copies']}")
+    assert window < 10, window
+    assert kit.wait_event(old["metadata"]["name"], "Fenced")
+    kubelet_does("CONT")
+    often.reset()
+    often.wait_progress()
+    first = often.only()
+    time.sleep(10)
+    report = often.only()
+    assert report["last"] > first["last"] and report["connections_now"] == 1, report
+    assert not report["two_copies"] and not report["lost"] and not report["repeated"], json.dumps(report)
+    assert not kit.runs("node1", container)
