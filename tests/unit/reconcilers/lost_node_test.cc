@@ -22,7 +22,9 @@ api::Checkpoint Taken(const std::string& name = "interval-1", int at = 100, cons
   return c;
 }
 
-void Ended(api::Checkpoint* c, int at = kBorn) { c->status.conditions.push_back({api::kPodEnded, "True", "Seen", "", FormatTime(At(at)), 1}); }
+void Ended(api::Checkpoint* c, int at = kBorn) {
+  c->status.conditions.push_back({api::kPodEnded, "True", "Seen", "", FormatTime(At(at)), 1});
+}
 
 NodePtr NodeThat(bool ready, bool out_of_service = false) {
   kube::Node node = ReadyNode();
