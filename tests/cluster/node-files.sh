@@ -63,6 +63,7 @@ evictionHard: {memory.available: "100Mi", nodefs.available: "1%", imagefs.availa
 imageGCHighThresholdPercent: 100
 failSwapOn: false
 nodeStatusUpdateFrequency: 2s
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 END
   if [ -n "$system" ]; then
     echo 'registerWithTaints: [{key: CriticalAddonsOnly, value: "true", effect: NoSchedule}]' >>/etc/kubelet.yaml
