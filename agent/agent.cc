@@ -1,5 +1,8 @@
 #include "agent/agent.h"
 
+#include <unistd.h>
+
+#include <set>
 #include <thread>
 
 #include "agent/executor.h"
@@ -70,6 +73,13 @@ Result<kube::Node> WaitForNode(KubeCluster& cluster, const std::string& name, Cl
     if (node.ok()) return kube::Node::FromJson(*node);
     LogWarning("cannot read this node's object", {{"node", name}, {"error", node.status().message()}});
     if (!clock.Sleep(std::chrono::seconds(2), stop)) return Status(Code::kCancelled, "stopped before the node was known");
+  }
+}
+
+// Of pods that went while no agent ran.
+void RemoveOldLocks(const Layout& layout, const std::set<std::string>& pods) {
+  for (const std::string& uid : ListDir(layout.run + "/locks").value_or({})) {
+    if (!pods.contains(uid)) unlink(layout.PodLock(uid).c_str());
   }
 }
 
@@ -176,6 +186,11 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
                                              return uid ? Uids{*uid} : Uids{};
                                            }})));
   restores.AddSource(AtOnce(kube::Watch(cluster.pods(), restores)));
+  // A lock is of no use to anybody once its pod is gone.
+  cluster.pods().AddHandler([&layout](const auto& old, const auto& now) {
+    const bool gone = old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid);
+    if (gone && IsSafeName(old->meta.uid)) unlink(layout.PodLock(old->meta.uid).c_str());
+  });
   SocketServer socket({.path = layout.Socket()},
                       [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
   // Before anything else is done here: what was replaced while this node was out of contact must not go on.
@@ -193,7 +208,11 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   NodeKeeper keeper(installer, cluster, options.node_name, clock);
   std::jthread keeping;
   if (options.install) keeping = std::jthread([&](std::stop_token s) { keeper.Run(s); });
-  while (clock.Sleep(std::chrono::milliseconds(200), stop)) ready = cluster.synced() && (!options.install || keeper.settled());
+  for (bool swept = false; clock.Sleep(std::chrono::milliseconds(200), stop);) {
+    ready = cluster.synced() && (!options.install || keeper.settled());
+    if (cluster.synced() && !swept) RemoveOldLocks(layout, cluster.PodUids());
+    swept = swept || cluster.synced();
+  }
 
   LogInfo("stopping; what is in flight goes on with the next agent");
   ready = false;

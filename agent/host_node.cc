@@ -87,24 +87,27 @@ Result<ProcessResult> HostNode::Run(const std::vector<std::string>& argv, Durati
   return result;
 }
 
+// Ended children stay zombies until somebody asks for them, and nobody asks for a dump whose result has been read.
+void HostNode::Reap() {
+  std::lock_guard lock(mutex_);
+  std::erase_if(children_, [](int pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
 Status HostNode::StartDump(const std::string& checkpoint_uid, const std::string& landing) {
+  Reap();
   SpawnOptions options;
   options.mount_namespace_of_pid = host_pid_;
   options.cgroup_procs = RootCgroups("/proc/" + std::to_string(host_pid_) + "/root");
   options.lock_file = layout_.DumpLock(checkpoint_uid);
-  options.output_file = options.lock_file + ".log";
+  options.output_file = layout_.DumpLog(checkpoint_uid);
   HF_ASSIGN_OR_RETURN(int pid, SpawnDetached({kRunc, "dump", landing}, options));
   std::lock_guard lock(mutex_);
-  children_[checkpoint_uid] = pid;
+  children_.insert(pid);
   return Status::Ok();
 }
 
 bool HostNode::DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) {
-  {
-    std::lock_guard lock(mutex_);
-    auto child = children_.find(checkpoint_uid);
-    if (child != children_.end() && waitpid(child->second, nullptr, WNOHANG) != 0) children_.erase(child);
-  }
+  Reap();
   return Locked(layout_.DumpLock(checkpoint_uid), nullptr) || Locked(layout_.PodLock(pod_uid), nullptr);
 }
 
@@ -130,6 +133,7 @@ Status HostNode::Resume(const std::string& container_id) {
 }
 
 Result<ContainerState> HostNode::StateOf(const std::string& container_id) {
+  Reap();
   if (!IsSafeName(container_id)) return Status(Code::kInvalidArgument, "unsafe container id");
   if (Exists(Path(runc_root_)) && !Exists(Path(runc_root_ + "/" + container_id))) return ContainerState::kGone;
   HF_ASSIGN_OR_RETURN(ProcessResult result, Run({kRunc, "--root", runc_root_, "state", container_id}));
@@ -190,8 +194,17 @@ Status HostNode::End(const std::vector<std::string>& ids) {
   return first;
 }
 
+Status HostNode::RemoveContainer(const std::string& container_id) {
+  HF_ASSIGN_OR_RETURN(ContainerState state, StateOf(container_id));
+  if (state == ContainerState::kGone) return Status::Ok();
+  HF_ASSIGN_OR_RETURN(ProcessResult result, Run({kRunc, "--root", runc_root_, "delete", "--force", container_id}));
+  return result.exit_code == 0
+             ? Status::Ok()
+             : Status(Code::kUnavailable, "container " + container_id + " cannot be removed from runc: " + FirstLine(result.err));
+}
+
 std::string HostNode::DumpOutput(const std::string& checkpoint_uid) {
-  Result<std::string> text = ReadFile(layout_.DumpLock(checkpoint_uid) + ".log", 1 << 20);
+  Result<std::string> text = ReadFile(layout_.DumpLog(checkpoint_uid), 1 << 20);
   if (!text.ok()) return "";
   while (!text->empty() && text->back() == '\n') text->pop_back();
   size_t from = text->rfind('\n');

@@ -1,8 +1,8 @@
 // The node through its own eyes: commands run in the node's mount namespace.
 #pragma once
 
-#include <map>
 #include <mutex>
+#include <set>
 
 #include "agent/layout.h"
 #include "agent/node.h"
@@ -25,6 +25,7 @@ class HostNode final : public Node {
   Result<ContainerState> StateOf(const std::string& container_id) override;
   Result<std::vector<NodeContainer>> Containers() override;
   Status End(const std::vector<std::string>& container_ids) override;
+  Status RemoveContainer(const std::string& container_id) override;
   std::string DumpOutput(const std::string& checkpoint_uid) override;
   Json Platform() override;
 
@@ -35,12 +36,14 @@ class HostNode final : public Node {
   int host_pid() const { return host_pid_; }
 
  private:
+  void Reap();
+
   const Layout layout_;
   const int host_pid_;
   const std::string runc_root_;
   std::mutex mutex_;
-  std::map<std::string, int> children_;  // checkpoint uid → pid of the dump that this process started, until it is reaped
-  Json platform_;                        // asked once
+  std::set<int> children_;  // the dumps that this process started, until they are reaped
+  Json platform_;           // asked once
 };
 
 }  // namespace holdfast::agent

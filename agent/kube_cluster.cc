@@ -1,5 +1,7 @@
 #include "agent/kube_cluster.h"
 
+#include <algorithm>
+
 namespace holdfast::agent {
 namespace {
 
@@ -18,6 +20,17 @@ kube::CallOptions OfStatus() {
   kube::CallOptions options = Plain();
   options.subresource = "status";
   return options;
+}
+
+// Whether an outcome of the pod that has the claim stands there: the answer to an earlier write may have been lost. Names come again
+// (StatefulSets), so one from before the claim was another pod's.
+bool Told(const api::Checkpoint& cp, const api::Restore& restore) {
+  if (!cp.status.claim) return false;
+  const auto claimed = ParseTime(cp.status.claim->at);
+  return std::any_of(cp.status.restores.begin(), cp.status.restores.end(), [&](const api::Restore& r) {
+    const auto at = ParseTime(r.at);
+    return r.pod_name == restore.pod_name && claimed && at && *at >= *claimed;
+  });
 }
 
 }  // namespace
@@ -40,6 +53,12 @@ void KubeCluster::Start() {
 void KubeCluster::Stop() {
   checkpoints_.Stop();
   pods_.Stop();
+}
+
+std::set<std::string> KubeCluster::PodUids() const {
+  std::set<std::string> uids;
+  for (const auto& pod : pods_.List()) uids.insert(pod->meta.uid);
+  return uids;
 }
 
 Result<api::Checkpoint> KubeCluster::CachedCheckpoint(const std::string& uid) {
@@ -120,6 +139,7 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
     HF_ASSIGN_OR_RETURN(Json object, client_.Get(api::Checkpoint::kResource, ns, name, Plain()));
     if (GetString(object, {"metadata", "uid"}) != uid)
       return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
+    if (Told(api::Checkpoint::FromJson(object), restore)) return Status::Ok();
     Json& status = object["status"];
     Json restores = GetArray(status, {"restores"});
     if (!restores.is_array()) restores = Json::array();

@@ -1,6 +1,8 @@
 // The API server, and a cache of this node's pods and Checkpoints kept by two watches.
 #pragma once
 
+#include <set>
+
 #include "agent/cluster.h"
 #include "kube/apply.h"
 #include "kube/events.h"
@@ -17,6 +19,7 @@ class KubeCluster final : public Cluster {
   kube::Informer<kube::Pod>& pods() { return pods_; }
   void Start();
   void Stop();
+  std::set<std::string> PodUids() const;  // of the pods on this node
   bool synced() const { return checkpoints_.synced() && pods_.synced(); }
 
   Result<api::Checkpoint> CachedCheckpoint(const std::string& uid) override;

@@ -19,11 +19,11 @@ struct Layout {
   // An intent being undone: holdfast-runc no longer sees it, so `resume` works again, and a crash still leaves a trace of the container.
   std::string ThawingFile(const std::string& container_id) const { return Containers() + "/" + container_id + ".thawing"; }
   std::string PodFile(const std::string& pod_uid) const { return run + "/pods/" + pod_uid + ".json"; }
-  std::string RestoredMark(const std::string& container_id) const { return run + "/restored/" + container_id; }
   std::string WaitFolder(const std::string& pod_uid) const { return run + "/wait/" + pod_uid; }
   // Locked by a running `holdfast-runc dump`, with its process id inside: tells a restarted agent that the dump goes on.
   std::string PodLock(const std::string& pod_uid) const { return run + "/locks/" + pod_uid; }  // holdfast-runc's own
   std::string DumpLock(const std::string& checkpoint_uid) const { return run + "/dumps/" + checkpoint_uid + ".lock"; }
+  std::string DumpLog(const std::string& checkpoint_uid) const { return DumpLock(checkpoint_uid) + ".log"; }
   std::string Landing(const std::string& checkpoint_uid) const { return state + "/landing/" + checkpoint_uid; }
   std::string TermFile() const { return state + "/term"; }  // base/fence.h
   std::string JournalFolder() const { return state + "/journal"; }

@@ -34,6 +34,8 @@ class Node {
   virtual Result<std::vector<NodeContainer>> Containers() = 0;
   // Freezes them all, then kills them. OK when none of them runs afterwards.
   virtual Status End(const std::vector<std::string>& container_ids) = 0;
+  // Removes a container that a killed `create` left in runc; OK when there is none.
+  virtual Status RemoveContainer(const std::string& container_id) = 0;
   // Last lines of what the dump process wrote, for messages.
   virtual std::string DumpOutput(const std::string& checkpoint_uid) = 0;
   // {arch, kernel, runtime, criu, cpuFeatures}: goes into Checkpoint.status.platform.

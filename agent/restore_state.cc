@@ -140,7 +140,7 @@ bool WasLetGoCold(const kube::Pod& pod) {
          Named(pod.init_containers, runtime::kWaitContainer) != nullptr;
 }
 
-CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
+CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
                             const Layout& layout) {
   using Phase = RestoreState::Phase;
   if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
@@ -155,7 +155,7 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
   if (at != state.containers.end()) {
     RestoreContainer& c = at->second;
     if (c.state == ContainerRestore::kTrying && c.id != question.container_id) {
-      c.state = previous_lived ? ContainerRestore::kRestored : ContainerRestore::kPending;
+      c.state = previous_restored ? ContainerRestore::kRestored : ContainerRestore::kPending;
     }
     if (c.state == ContainerRestore::kRestored) {
       return {
@@ -195,6 +195,10 @@ runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreO
   auto at = state.containers.find(outcome.container);
   if (at == state.containers.end()) return Answer(outcome.ok ? "restore" : "refuse", "no restore of this container is known");
   RestoreContainer& c = at->second;
+  if (c.state == ContainerRestore::kRestored && c.id == outcome.container_id && outcome.ok) {  // found before it was told
+    c.seconds = outcome.seconds;
+    return Answer("restore", "");
+  }
   if (c.state != ContainerRestore::kTrying || c.id != outcome.container_id) {
     return Answer(c.state == ContainerRestore::kCold ? "cold" : outcome.ok ? "restore" : "refuse", "this try is not the current one");
   }
@@ -204,6 +208,10 @@ runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreO
     return Answer("restore", "");
   }
   c.message = outcome.message.substr(0, 1000);
+  if (outcome.ran) {
+    c.state = ContainerRestore::kCold;
+    return Answer("cold", "restoring failed: " + c.message);
+  }
   if (c.attempts < kRestoreAttempts) {
     c.state = ContainerRestore::kPending;
     return Answer("refuse", "restore " + std::to_string(c.attempts) + " of " + std::to_string(kRestoreAttempts) + " failed: " + c.message);

@@ -66,9 +66,9 @@ struct CreateDecision {
   std::string event;                            // for the pod, when what is answered must not go unseen
 };
 
-// What `create` shall do. `previous_lived`: a container of an earlier try, whose outcome was never told, has run. Changes `state` when a
-// try begins or a lost outcome becomes known; the caller saves it before it answers.
-CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_lived,
+// What `create` shall do. `previous_restored`: an earlier try succeeded, though its outcome was never told. Changes `state` when a try
+// begins or a lost outcome becomes known; the caller saves it before it answers.
+CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
                             const Layout& layout);
 
 // What the outcome of a try means: the answer for holdfast-runc.

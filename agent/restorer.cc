@@ -135,6 +135,7 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
     phase = record->state.phase;
   }
   if (phase == Phase::kWaiting || phase == Phase::kFetching) return Prepare(*record, *pod, stop);
+  HF_ASSIGN_OR_RETURN(const bool known, FindLostOutcomes(*record));
   bool settled = false, reported = false;
   {
     std::lock_guard lock(record->mutex);
@@ -145,7 +146,7 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
       if (phase == Phase::kCold) Tell(*record, "cold", record->state.cold_reason);
     }
   }
-  if (!settled) return Done();
+  if (!settled) return known ? Done() : Later(options_.again);
   if (!reported) HF_RETURN_IF_ERROR(Report(*record));
   HF_RETURN_IF_ERROR(RemoveAll(layout_.RestoreFolder(pod->meta.uid)));
   // holdfast-wait may still have to read that it need not wait any longer.
@@ -234,6 +235,7 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
     here = options_.fetch(store_, cp.status.manifest_id, dir, fetch);
   }
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
+  HF_FAULT_POINT("agent.fetched");
   if (!here.ok()) {
     LogWarning("cannot fetch a checkpoint", {{"pod", pod.meta.Key()}, {"checkpoint", cp.meta.name}, {"error", here.message()}});
     const bool may_pass =

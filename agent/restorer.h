@@ -57,6 +57,8 @@ class Restorer {
   Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& dir);
   Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);
   void GoCold(Record& record, const std::string& reason);
+  bool WasRestored(const RestoreState& state, const std::string& container) const;
+  Result<bool> FindLostOutcomes(Record& record);
   Status Report(Record& record);
   void Tell(Record& record, const std::string& state, const std::string& message, int64_t bytes = 0, int64_t total = 0);  // record locked
   void ForgetPods(const std::string& key, const std::string& but_uid);

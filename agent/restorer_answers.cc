@@ -56,14 +56,9 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
   RestoreState before;
   {
     std::unique_lock lock(record->mutex);
-    bool previous_lived = false;
     auto at = record->state.containers.find(question.container);
-    if (at != record->state.containers.end() && at->second.state == ContainerRestore::kTrying && at->second.id != question.container_id) {
-      // A failed try leaves no container behind, so one that exists, or is marked, was restored and has run.
-      Result<ContainerState> state = node_.StateOf(at->second.id);
-      if (!state.ok()) return Say("refuse", "whether the last restore succeeded is not known: " + state.status().message());
-      previous_lived = *state != ContainerState::kGone || Exists(layout_.RestoredMark(at->second.id));
-    }
+    const bool previous_restored = at != record->state.containers.end() && at->second.state == ContainerRestore::kTrying &&
+                                   at->second.id != question.container_id && WasRestored(record->state, question.container);
     if (question.container == runtime::kWaitContainer) {
       // Its folder is mounted when it is created, also when the sandbox is made anew long after the restore.
       record->wait_state.clear();
@@ -79,7 +74,7 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     auto known = [&] {
       if (decision.answer) return true;
       before = record->state;
-      decision = DecideCreate(record->state, *pod, question, previous_lived, layout_);
+      decision = DecideCreate(record->state, *pod, question, previous_restored, layout_);
       return decision.answer.has_value();
     };
     if (!clock_.WaitUntil(lock, record->changed, until, stop, known)) {
@@ -100,6 +95,31 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
                      {"checkpoint", pod->meta.Annotation(api::kRestore)}});
   HF_FAULT_POINT("agent.before_restore_answer");
   return *decision.answer;
+}
+
+// Whether the current try of a container succeeded, by holdfast-runc's own note: it may have had nobody to tell.
+bool Restorer::WasRestored(const RestoreState& state, const std::string& container) const {
+  const std::string note = layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + runtime::kRestoredFile;
+  Result<std::string> id = ReadFile(note, 256);
+  return id.ok() && *id == state.containers.at(container).id;
+}
+
+// Outcomes that were told to an agent that was not there. False while a try goes on.
+Result<bool> Restorer::FindLostOutcomes(Record& record) {
+  std::lock_guard lock(record.mutex);
+  bool trying = false, found = false;
+  for (auto& [name, c] : record.state.containers) {
+    if (c.state != ContainerRestore::kTrying) continue;
+    if (!WasRestored(record.state, name)) {
+      trying = true;
+      continue;
+    }
+    c.state = ContainerRestore::kRestored;
+    found = true;
+    LogInfo("found a restored container", {{"pod", record.state.ns + "/" + record.state.pod}, {"container", name}, {"id", c.id}});
+  }
+  if (found) HF_RETURN_IF_ERROR(record.state.Save(layout_));
+  return !trying;
 }
 
 runtime::CreateAnswer Restorer::Outcome(const runtime::RestoreOutcome& outcome) {
@@ -201,18 +221,27 @@ void Restorer::Tell(Record& record, const std::string& state, const std::string&
 }
 
 void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
-  std::vector<std::string> gone;
+  std::vector<std::string> gone, tries;
   {
     std::lock_guard lock(mutex_);
     for (auto at = records_.begin(); at != records_.end();) {
       const RestoreState& s = at->second->state;  // names never change
       if (s.ns + "/" + s.pod == key && at->first != but_uid) {
         gone.push_back(at->first);
+        std::lock_guard of_record(at->second->mutex);
+        for (const auto& [name, c] : s.containers) {
+          if (!c.id.empty() && c.state != ContainerRestore::kRestored) tries.push_back(c.id);
+        }
         at = records_.erase(at);
       } else {
         ++at;
       }
     }
+  }
+  // containerd does not know of a container whose `create` was killed, so nobody else removes it.
+  for (const std::string& id : tries) {
+    Status removed = node_.RemoveContainer(id);
+    if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"error", removed.message()}});
   }
   for (const std::string& uid : gone) {
     unlink(layout_.RestoreFile(uid).c_str());

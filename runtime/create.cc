@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "runtime/agent_client.h"
+#include "runtime/network_lock.h"
 #include "runtime/restore.h"
 
 namespace holdfast::runtime {
@@ -37,7 +38,7 @@ class Creation {
     Result<CreateAnswer> answer = Ask(node_, question.ToJson());
     // A pod that waits for its state must not lose it to a restart of the agent: the kubelet tries again.
     if (!answer.ok()) return ReportError(line_, "not created, will be tried again: " + answer.status().message());
-    if (answer->action == "cold") return Cold();
+    if (answer->action == "cold") return ColdAfterTries();
     if (answer->action == "skip") return Skip();
     if (answer->action == "restore") return FromCheckpoint(*answer);
     return ReportError(line_, answer->reason.empty() ? "the agent refuses container " + who_.container : answer->reason);
@@ -47,6 +48,15 @@ class Creation {
   int Cold() {
     Status saved = spec_.Save(bundle_);
     return saved.ok() ? BecomeRunc(runc_, line_) : ReportError(line_, saved.message());
+  }
+
+  // A restore that was killed leaves CRIU's network lock in the pod, and what starts cold would be cut off.
+  int ColdAfterTries() {
+    if (const std::optional<std::string> netns = spec_.NamespacePath("network")) {
+      Result<int> unlocked = RemoveNetworkLock(*netns);
+      if (!unlocked.ok()) return ReportError(line_, unlocked.status().message());
+    }
+    return Cold();
   }
 
   int CreateWaiter() {
@@ -69,10 +79,16 @@ class Creation {
   int FromCheckpoint(const CreateAnswer& answer) {
     const Spec original = spec_;
     const MonoTime from = Clock::Real().Mono();
-    Status status = RestoreContainer(node_, runc_, line_, bundle_, spec_, answer);
-    RestoreOutcome outcome{
-        who_.pod_uid,    who_.container, line_.Id(), status.ok(), std::chrono::duration<double>(Clock::Real().Mono() - from).count(),
-        status.message()};
+    bool ran = false;
+    Status status = RestoreContainer(node_, runc_, line_, bundle_, spec_, answer, &ran);
+    RestoreOutcome outcome;
+    outcome.pod_uid = who_.pod_uid;
+    outcome.container = who_.container;
+    outcome.container_id = line_.Id();
+    outcome.ok = status.ok();
+    outcome.ran = ran && !status.ok();
+    outcome.seconds = std::chrono::duration<double>(Clock::Real().Mono() - from).count();
+    outcome.message = status.message();
     Result<CreateAnswer> next = Ask(node_, outcome.ToJson());
     if (status.ok()) return 0;  // it runs: an agent that does not hear it finds it
     const std::string what = "container " + who_.container + " was not restored: " + status.message();

@@ -20,6 +20,18 @@ std::string_view WithoutStamp(std::string_view line) {
   return error == std::string_view::npos ? line : line.substr(error);
 }
 
+std::string Tail(const std::string& path) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return "";
+  struct stat info;
+  off_t from = fstat(fd, &info) == 0 && info.st_size > kTail ? info.st_size - kTail : 0;
+  std::string text(static_cast<size_t>(kTail), '\0');
+  ssize_t n = pread(fd, text.data(), text.size(), from);
+  close(fd);
+  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return text;
+}
+
 }  // namespace
 
 std::string TellingLinesOf(std::string_view log) {
@@ -40,16 +52,10 @@ std::string TellingLinesOf(std::string_view log) {
   return joined;
 }
 
-std::string TellingLines(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return "";
-  struct stat info;
-  off_t from = fstat(fd, &info) == 0 && info.st_size > kTail ? info.st_size - kTail : 0;
-  std::string text(static_cast<size_t>(kTail), '\0');
-  ssize_t n = pread(fd, text.data(), text.size(), from);
-  close(fd);
-  return n > 0 ? TellingLinesOf(std::string_view(text).substr(0, static_cast<size_t>(n))) : "";
-}
+std::string TellingLines(const std::string& path) { return TellingLinesOf(Tail(path)); }
+
+// CRIU says it when all is restored and it lets go of the processes next.
+bool MayHaveRun(const std::string& path) { return Tail(path).find("Running pre-resume scripts") != std::string::npos; }
 
 bool InsideAProcess(std::string_view log) {
   auto last = [&](std::string_view first, std::string_view second) {

@@ -15,4 +15,7 @@ std::string TellingLinesOf(std::string_view log);
 // it.
 bool InsideAProcess(std::string_view log);
 
+// True when a restore came so far that its processes may have run. `path` is a restore.log at level 4; false when there is none.
+bool MayHaveRun(const std::string& path);
+
 }  // namespace holdfast::runtime

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/fault_point.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
+#include "runtime/mounts.h"
 #include "runtime/network_lock.h"
 
 namespace holdfast::runtime {
@@ -64,6 +67,9 @@ int Delete(const Node& node, const Runc& runc, const CommandLine& line) {
   // Left behind they would name a container that no longer exists; ids are never used twice.
   Status removed = node.ForgetRestored(line.Id());
   if (removed.ok()) removed = node.RemoveIntent(line.Id());
+  if (removed.ok() && IsSafeName(line.Id())) removed = UnmountCriuRoot(runc.Root(), line.Id());
+  // Whatever it is, runc says in its own words whether the container goes.
+  if (!removed.ok()) LogWarning("a container leaves something behind", {{"error", removed.message()}});
   return BecomeRunc(runc, line);
 }
 
@@ -80,10 +86,12 @@ int Kill(const Node& node, const Runc& runc, const CommandLine& line) {
     Status thawed = ThawContainer(runc.Root(), line.Id());
     return thawed.ok() ? BecomeRunc(runc, line) : ReportError(line, thawed.message());
   }
+  HF_FAULT_POINT("runtime.before_kill");
   std::vector<std::string> args{"kill"};
   if (line.Value({"all", "a"})) args.emplace_back("--all");
   args.insert(args.end(), {line.Id(), "KILL"});
   Result<ProcessResult> killed = runc.Run(args, kQuick);
+  HF_FAULT_POINT("runtime.before_thaw");
   // A frozen process takes the signal only when it runs again; runc does not always see to that on cgroup v1.
   Status thawed = ThawContainer(runc.Root(), line.Id());
   if (!killed.ok() || killed->exit_code != 0) return BecomeRunc(runc, line);  // runc says in its own words what it is

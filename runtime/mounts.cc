@@ -115,4 +115,10 @@ Status ResetOverlay(const std::string& path) {
   return rc == 0 ? Status::Ok() : Status(Code::kInternal, "cannot mount " + path + " again: " + std::generic_category().message(error));
 }
 
+Status UnmountCriuRoot(const std::string& runc_root, const std::string& container_id) {
+  const std::string path = runc_root + "/" + container_id + "/criu-root";
+  if (umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno == ENOENT || errno == EINVAL) return Status::Ok();
+  return Status(Code::kInternal, "cannot unmount " + path + ": " + std::generic_category().message(errno));
+}
+
 }  // namespace holdfast::runtime

@@ -16,4 +16,7 @@ Result<std::string> OverlayUpperIn(std::string_view mountinfo, const std::string
 // Mounts the overlay at `path` again with an emptied upper directory: what a failed restore wrote there is gone.
 Status ResetOverlay(const std::string& path);
 
+// Unmounts what a `runc restore` that was killed leaves mounted in its state folder, which cannot be removed before. OK when there is none.
+Status UnmountCriuRoot(const std::string& runc_root, const std::string& container_id);
+
 }  // namespace holdfast::runtime

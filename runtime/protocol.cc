@@ -255,7 +255,7 @@ Result<CreateAnswer> CreateAnswer::FromJson(const Json& json) {
 
 Json RestoreOutcome::ToJson() const {
   return {{"op", "restored"}, {"pod_uid", pod_uid}, {"container", container}, {"container_id", container_id},
-          {"ok", ok},         {"seconds", seconds}, {"message", message}};
+          {"ok", ok},         {"ran", ran},         {"seconds", seconds},     {"message", message}};
 }
 
 Result<RestoreOutcome> RestoreOutcome::FromJson(const Json& json) {
@@ -265,6 +265,7 @@ Result<RestoreOutcome> RestoreOutcome::FromJson(const Json& json) {
   outcome.container = in.Name("container");
   outcome.container_id = in.Name("container_id");
   outcome.ok = in.Flag("ok");
+  outcome.ran = in.Flag("ran");
   outcome.seconds = in.Number("seconds");
   outcome.message = in.Text("message");
   return in.Finish(std::move(outcome));

@@ -19,6 +19,8 @@
 //   <container>/config.json          the OCI spec it ran with
 //   <container>/projected/           open files of configMap, secret and token volumes; only when there are any
 //   <container>/restore/             made by a restore: CRIU's view of the images, restore.log
+//   <container>/trying               the id of the container that the current try makes
+//   <container>/restored             made by a restore that succeeded: the id of the container that runs from it
 //   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
 //   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
 #pragma once
@@ -34,6 +36,7 @@ inline constexpr char kRunDir[] = "/run/holdfast";
 inline constexpr char kStateDir[] = "/var/lib/holdfast";
 inline constexpr char kInstallDir[] = "/opt/holdfast";
 inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
+inline constexpr char kRestoredFile[] = "restored";
 inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds
 inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority
 
@@ -106,6 +109,7 @@ struct CreateAnswer {
 struct RestoreOutcome {
   std::string pod_uid, container, container_id;
   bool ok = false;
+  bool ran = false;  // not ok, but its process may have run: it must not be restored once more
   double seconds = 0;
   std::string message;
   Json ToJson() const;

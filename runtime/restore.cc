@@ -4,12 +4,14 @@
 
 #include "base/fault_point.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "runtime/criu_images.h"
 #include "runtime/criu_log.h"
 #include "runtime/dump.h"
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
+#include "runtime/network_lock.h"
 #include "runtime/projected.h"
 #include "runtime/tree.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 // The kubelet gives up after 120 s and forgets what still runs.
 constexpr Duration kBound = std::chrono::seconds(100);
+constexpr char kTrying[] = "trying";
 constexpr Duration kCleanup = std::chrono::seconds(10);
 
 std::string ShmSource(const Spec& spec) {
@@ -81,6 +84,8 @@ class Restore {
     HF_ASSIGN_OR_RETURN(PodLock lock, PodLock::Take(node_, spec_.identity().pod_uid, deadline_));
     HF_ASSIGN_OR_RETURN(DumpResult dumped, ReadDumpResult(answer_.dir));
     if (!dumped.ok) return Status(Code::kFailedPrecondition, "the checkpoint in " + answer_.dir + " is not complete: " + dumped.message);
+    HF_RETURN_IF_ERROR(EndEarlierTry());
+    HF_RETURN_IF_ERROR(NothingRan());
     HF_RETURN_IF_ERROR(PutFilesBack());
     const std::optional<std::string> netns = spec_.NamespacePath("network");
     std::vector<std::string> current, old;
@@ -95,15 +100,50 @@ class Restore {
     HF_RETURN_IF_ERROR(PrepareSpec());
     OldAddresses addresses(netns.value_or(""), old);
     HF_RETURN_IF_ERROR(addresses.Add());
+    if (netns) HF_RETURN_IF_ERROR(FreeConnections(*netns, addresses));
+    HF_RETURN_IF_ERROR(WriteFileAtomically(from_ + "/" + kTrying, line_.Id()));
     HF_FAULT_POINT("runtime.before_restore");
     Status status = RunRestore();
     HF_FAULT_POINT("runtime.after_restore");
     if (status.ok()) status = Settle(addresses);
-    if (!status.ok()) DeleteHalfRestored();
+    if (!status.ok()) {
+      ran_ = MayHaveRun(work_ + "/restore.log");
+      DeleteHalfRestored();
+      if (netns) HF_RETURN_IF_ERROR(RemoveNetworkLock(*netns).status().With(status.message()));
+    }
     return status;
   }
 
+  bool ran() const { return ran_; }
+
  private:
+  // A try that was killed leaves a container that containerd does not know: nobody else would end what still runs in it.
+  Status EndEarlierTry() {
+    Result<std::string> id = ReadFile(from_ + "/" + kTrying, 256);
+    if (!id.ok() || *id == line_.Id() || !IsSafeName(*id)) return Status::Ok();
+    HF_RETURN_IF_ERROR(node_.ForgetRestored(*id));
+    HF_RETURN_IF_ERROR(UnmountCriuRoot(runc_.Root(), *id));
+    Result<ProcessResult> deleted = runc_.Run({"delete", "--force", *id}, kCleanup);
+    if (!deleted.ok()) return deleted.status();
+    if (deleted->exit_code == 0) return Status::Ok();
+    return Status(Code::kUnavailable, "the container of an earlier try, " + *id + ", cannot be removed: " + deleted->err.substr(0, 500));
+  }
+
+  // A try that was killed may have let its process run for a moment: once more from the same images would do twice what it did.
+  Status NothingRan() {
+    Result<std::string> into = ReadFile(from_ + "/" + kRestoredFile, 256);
+    ran_ = into.ok() || MayHaveRun(from_ + "/restore/restore.log");
+    if (!ran_) return Status::Ok();
+    return Status(Code::kFailedPrecondition, into.ok() ? "it was restored once already, into container " + *into
+                                                       : "the restore was cut off when its process had already begun to run");
+  }
+
+  // A try that was killed leaves CRIU's network lock, and connections of its dead processes that take the place of ours.
+  Status FreeConnections(const std::string& netns, OldAddresses& addresses) {
+    HF_RETURN_IF_ERROR(RemoveNetworkLock(netns).status());
+    return answer_.first ? addresses.ResetConnectionsFromThem() : Status::Ok();  // else they may be another container's
+  }
+
   Status PutFilesBack() {
     if (Exists(from_ + "/upper.tar")) HF_RETURN_IF_ERROR(ExtractUpper(from_ + "/upper.tar", spec_.RootPath(bundle_)));
     HF_RETURN_IF_ERROR(PutBackProjectedFiles(from_ + "/projected", spec_));
@@ -166,12 +206,18 @@ class Restore {
       HF_RETURN_IF_ERROR(addresses.ResetConnectionsFromThem());
       HF_RETURN_IF_ERROR(addresses.Remove());
     }
-    return node_.MarkRestored(line_.Id());
+    HF_RETURN_IF_ERROR(node_.MarkRestored(line_.Id()));
+    // For an agent that is not told: should the container end, it must not be restored from the same images once more.
+    return WriteFileDurably(from_ + "/" + kRestoredFile, line_.Id());
   }
 
   void DeleteHalfRestored() {
+    Status unmounted = UnmountCriuRoot(runc_.Root(), line_.Id());
+    if (!unmounted.ok()) LogWarning("a half-restored container stays mounted", {{"error", unmounted.message()}});
     Result<ProcessResult> deleted = runc_.Run({"delete", "--force", line_.Id()}, kCleanup);
     (void)deleted;  // `delete --force` of an unknown container is no error; a real one shows in the create that follows
+    Status forgotten = node_.ForgetRestored(line_.Id());
+    if (!forgotten.ok()) LogWarning("a container that was not restored stays marked", {{"error", forgotten.message()}});
   }
 
   const Node& node_;
@@ -182,20 +228,23 @@ class Restore {
   const CreateAnswer& answer_;
   const std::string from_;
   std::string work_;
+  bool ran_ = false;
   MonoTime deadline_;
 };
 
 }  // namespace
 
 Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec,
-                        const CreateAnswer& answer) {
+                        const CreateAnswer& answer, bool* ran) {
   // CRIU brings back the old pod's hostname in the namespace that all of the pod shares.
   const std::optional<std::string> uts = spec.NamespacePath("uts");
   std::string hostname;
   if (uts) {
     HF_ASSIGN_OR_RETURN(hostname, HostnameIn(*uts));
   }
-  Status status = Restore(node, runc, line, bundle, spec, answer).Go();
+  Restore restore(node, runc, line, bundle, spec, answer);
+  Status status = restore.Go();
+  *ran = restore.ran();
   if (uts) {
     Result<std::string> now = HostnameIn(*uts);
     if (now.ok() && *now != hostname) {

@@ -12,9 +12,9 @@ namespace holdfast::runtime {
 
 // `line` is the create that containerd asked for; `spec` is written to its bundle as the restore needs it. On failure nothing of the
 // half-restored container is left: runc does not know it, no old address stands on lo. What was written to rootfs and volumes remains
-// (see UndoFiles).
+// (see UndoFiles). `ran` tells whether a process may have run, in this try or an earlier one that was killed: then there must be no other.
 Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec,
-                        const CreateAnswer& answer);
+                        const CreateAnswer& answer, bool* ran);
 
 // After a failed restore, before a cold start: rootfs, volumes and /dev/shm as a new pod has them.
 Status UndoFiles(const std::string& bundle, const Spec& spec, const CreateAnswer& answer);

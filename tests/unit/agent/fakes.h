@@ -58,6 +58,10 @@ class FakeNode final : public Node {
     if (at != containers.end() && at->second == ContainerState::kPaused) at->second = ContainerState::kRunning;
     return Status::Ok();
   }
+  Status RemoveContainer(const std::string& id) override {
+    containers.erase(id);
+    return Status::Ok();
+  }
   Result<ContainerState> StateOf(const std::string& id) override {
     auto at = containers.find(id);
     return at == containers.end() ? ContainerState::kGone : at->second;

@@ -89,12 +89,13 @@ class RestorerTest : public testing::Test {
     return restorer->Create(question, {});
   }
 
-  runtime::CreateAnswer Outcome(const std::string& id, bool ok) {
+  runtime::CreateAnswer Outcome(const std::string& id, bool ok, bool ran = false) {
     runtime::RestoreOutcome outcome;
     outcome.pod_uid = "new-uid";
     outcome.container = "main";
     outcome.container_id = id;
     outcome.ok = ok;
+    outcome.ran = ran;
     outcome.seconds = 0.25;
     outcome.message = ok ? "" : "CRIU: cannot bind";
     return restorer->Outcome(outcome);
@@ -309,13 +310,36 @@ TEST_F(RestorerTest, ARestartedAgentKnowsThatAContainerWasRestored) {
   EXPECT_EQ(cluster.restores.size(), 1u);
 }
 
-TEST_F(RestorerTest, ALostOutcomeOfARestoreThatLivedIsNotRepeated) {
+TEST_F(RestorerTest, ALostOutcomeIsFoundByTheNextAgentAndReported) {
   Drive();
   Create("main", "n1");
-  Restart();  // the agent dies before it hears how it went
+  Drive();
+  EXPECT_THAT(cluster.restores, IsEmpty());  // not yet: holdfast-runc is at work
+  ASSERT_TRUE(WriteFileAtomically(layout.RestoreFolder("new-uid") + "/main/restored", "n1").ok());
+  Restart();
   restorer->Recover();
-  node.containers["n1"] = ContainerState::kStopped;
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Restored");
+  EXPECT_FALSE(Exists(layout.RestoreFolder("new-uid")));
+}
+
+TEST_F(RestorerTest, AContainerWhoseLostRestoreHasRunAndEndedIsNotRestoredOnceMore) {
+  Drive();
+  Create("main", "n1");
+  ASSERT_TRUE(WriteFileAtomically(layout.RestoreFolder("new-uid") + "/main/restored", "n1").ok());
+  Restart();  // and before it looks, the container has crashed and containerd has deleted it
+  restorer->Recover();
   EXPECT_EQ(Create("main", "n2").action, "cold");
+}
+
+TEST_F(RestorerTest, AFailedRestoreWhoseProcessMayHaveRunIsNotTriedAgain) {
+  Drive();
+  Create("main", "n1");
+  EXPECT_EQ(Outcome("n1", false, true).action, "cold");
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "ColdStart");
 }
 
 TEST_F(RestorerTest, ALostOutcomeOfARestoreThatLeftNothingIsTriedAgain) {
@@ -337,8 +361,11 @@ TEST_F(RestorerTest, AColdPodsWaitFolderGoesWhenItsContainersHaveStarted) {
 
 TEST_F(RestorerTest, WhatAPodLeftIsRemovedWhenItIsGone) {
   Drive();
+  Create("main", "n1");
+  node.containers["n1"] = ContainerState::kStopped;  // its create was killed, so containerd does not know of it
   cluster.pods.clear();
   Drive();
+  EXPECT_THAT(node.containers, IsEmpty());
   EXPECT_THAT(*ListDir(layout.state + "/restore"), IsEmpty());
   EXPECT_THAT(*ListDir(layout.run + "/wait"), IsEmpty());
 }

@@ -29,7 +29,7 @@ TEST(Protocol, EveryMessageComesBackAsItWasSent) {
   EXPECT_EQ(CreateQuestion::FromJson(question)->ToJson(), question);
   const Json answer = CreateAnswer{"restore", "", "/var/lib/holdfast/restore/pod", "main", "CloseAll", true, {{"data", "/v"}}}.ToJson();
   EXPECT_EQ(CreateAnswer::FromJson(answer)->ToJson(), answer);
-  const Json outcome = RestoreOutcome{"pod", "main", "abc", false, 0.5, "CRIU: no"}.ToJson();
+  const Json outcome = RestoreOutcome{"pod", "main", "abc", false, true, 0.5, "CRIU: no"}.ToJson();
   EXPECT_EQ(RestoreOutcome::FromJson(outcome)->ToJson(), outcome);
   const Json wait = WaitState{"fetching", "", 1, 2}.ToJson();
   EXPECT_EQ(WaitState::FromJson(wait)->ToJson(), wait);
