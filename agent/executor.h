@@ -66,12 +66,13 @@ class Executor {
   Result<Pause> StoreIt(JournalEntry& entry, std::stop_token stop);
   Result<Pause> AskForCommit(JournalEntry& entry, std::stop_token stop);
   Result<Pause> CommitRefused(JournalEntry& entry, const Status& why);
-  Result<Pause> TryReclaim(JournalEntry& entry, const Status& why);
+  Result<Pause> TryReclaim(JournalEntry& entry, const std::string& reason, const std::string& why);
   std::unique_ptr<storage::Store> Within(const JournalEntry& entry, std::stop_token stop);
   storage::Manifest MakeManifest(const JournalEntry& entry, std::vector<storage::FileEntry> files);
   // end
   Result<Pause> ReportReady(JournalEntry& entry);
   Result<Pause> StayFrozen(JournalEntry& entry);
+  Result<Pause> GivenUp(JournalEntry& entry, const api::Checkpoint& seen);
   Result<Pause> CheckpointDeleted(JournalEntry& entry);
   Result<Pause> Undo(JournalEntry& entry);
   Result<Pause> ReportFailed(JournalEntry& entry);

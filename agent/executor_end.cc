@@ -39,8 +39,7 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   if (cp.status().code() == Code::kNotFound) cp = cluster_.GetCheckpoint(entry.ns, entry.name);
   if (cp.status().code() == Code::kNotFound || (cp.ok() && cp->meta.uid != entry.uid)) return CheckpointDeleted(entry);
   if (!cp.ok()) return cp.status();
-  // Given up while this node was out of service: it failed, and what failed is never restored.
-  if (!entry.final && cp->status.phase == api::Phase::kFailed) return CheckpointDeleted(entry);
+  if (cp->status.phase == api::Phase::kFailed) return GivenUp(entry, *cp);
   const runtime::DumpResult result = ResultOf(entry);
   const int64_t stored = static_cast<int64_t>(entry.commit.new_bytes);
   Json containers = Json::array();
@@ -75,9 +74,8 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   }
   if (NoSuchCheckpoint(patched)) return CheckpointDeleted(entry);
   if (patched.code() == Code::kInvalidArgument) {
-    // The controller has given it up, because it heard nothing from here for too long: what Failed stays so, and nobody claims it.
     Result<api::Checkpoint> live = cluster_.GetCheckpoint(entry.ns, entry.name);
-    if (live.ok() && live->status.phase == api::Phase::kFailed) return CheckpointDeleted(entry);
+    if (live.ok() && live->status.phase == api::Phase::kFailed) return GivenUp(entry, *live);
   }
   HF_RETURN_IF_ERROR(patched);
   entry.reported = true;
@@ -92,6 +90,15 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
                                {"store_ms", entry.commit.store_ms},
                                {"new_bytes", stored}});
   return Pause();
+}
+
+// The controller has declared it failed, because it heard nothing from here for too long, or because this node was out of service; that
+// stands, and nobody restores from a failed one. The claim makes sure of it before a frozen pod goes on.
+Result<Executor::Pause> Executor::GivenUp(JournalEntry& entry, const api::Checkpoint& seen) {
+  const api::Condition* ready = seen.Ready();
+  const std::string reason = ready != nullptr && !ready->reason.empty() ? ready->reason : api::reason::kDeadline;
+  const std::string why = "it was declared failed before it could be reported" + (ready != nullptr ? ": " + ready->message : std::string());
+  return entry.final ? TryReclaim(entry, reason, why) : CheckpointDeleted(entry);
 }
 
 // Committed, never reported as Ready, so never claimed; and nobody can claim it any more, because the object is gone, or Failed. Its
@@ -187,7 +194,7 @@ Result<Executor::Pause> Executor::Finish(JournalEntry& entry) {
     }
   }
   HF_RETURN_IF_ERROR(RemoveAll(layout_.Landing(entry.uid)));
-  std::remove(layout_.DumpLock(entry.uid).c_str());
+  for (const std::string& file : {layout_.DumpLock(entry.uid), layout_.DumpLog(entry.uid)}) std::remove(file.c_str());
   HF_RETURN_IF_ERROR(journal_.Remove(entry.uid));
   entry.step = Step::kFinished;
   ReleasePod(entry.pod_uid, entry.uid);

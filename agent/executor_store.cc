@@ -135,6 +135,7 @@ Result<Executor::Pause> Executor::AskForCommit(JournalEntry& entry, std::stop_to
   Result<std::unique_ptr<storage::Session>> session = store.OpenSession(entry.uid, entry.ns);
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping before the commit");
   if (!session.ok()) return CommitRefused(entry, session.status());
+  HF_FAULT_POINT("agent.commit_asked");
   const MonoTime began = clock_.Mono();
   Result<storage::CommitResult> committed = (*session)->Commit(*manifest);
   if (stop.stop_requested() && !committed.ok()) return Status(Code::kCancelled, "stopping during the commit");
@@ -170,23 +171,22 @@ Result<Executor::Pause> Executor::CommitRefused(JournalEntry& entry, const Statu
   }
   if (state.ok() && *state == storage::SessionState::kCommitted && MayPass(why.code())) return Pause(kStoreRetry);
   if (!entry.final) return Fail(entry, reason, message);  // its pod runs: there is nothing to let go
-  return TryReclaim(entry, Status(why.code(), message));
+  return TryReclaim(entry, reason, message);
 }
 
-Result<Executor::Pause> Executor::TryReclaim(JournalEntry& entry, const Status& why) {
+Result<Executor::Pause> Executor::TryReclaim(JournalEntry& entry, const std::string& reason, const std::string& why) {
   api::Claim claim{entry.pod, entry.pod_uid, FormatTime(clock_.Wall())};
   Result<bool> won = cluster_.Claim(entry.ns, entry.name, entry.uid, claim);
-  const std::string reason = why.code() == Code::kResourceExhausted ? api::reason::kStoreFull : api::reason::kStoreUnavailable;
   if (won.ok() && *won) {
     entry.reclaimed = true;
-    return Fail(entry, reason, why.message());
+    return Fail(entry, reason, why);
   }
   if (won.status().code() == Code::kNotFound || won.status().code() == Code::kConflict) {
     // No such Checkpoint any more: nobody can claim it. The manifest, if there is one, must go before the pod goes on.
     Status deleted = store_.Delete(entry.uid);
-    if (deleted.ok() || deleted.code() == Code::kPermissionDenied) return Fail(entry, reason, why.message());
+    if (deleted.ok() || deleted.code() == Code::kPermissionDenied) return Fail(entry, reason, why);
   }
-  const std::string told = "the pod stays frozen: " + why.message() + "; and it could not be claimed back" +
+  const std::string told = "the pod stays frozen: " + why + "; and it could not be claimed back" +
                            (won.ok() ? " because somebody else restores from it" : ": " + won.status().message());
   LogError("a pod stays frozen", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"why", told}});
   cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, "KeptFrozen", told);

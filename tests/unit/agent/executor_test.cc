@@ -114,6 +114,23 @@ TEST_F(ExecutorTest, ReadyIsReportedWhenTheApiServerComesBack) {
   EXPECT_EQ(store.commits, 1);
 }
 
+TEST_F(ExecutorTest, APodWhoseCheckpointWasDeclaredFailedMeanwhileIsClaimedBackAndGoesOn) {
+  store.on_commit = [&] { cluster.reachable = false; };
+  EXPECT_FALSE(Drive(5));
+  EXPECT_TRUE(Frozen());
+  cluster.reachable = true;
+  cluster.checkpoint["status"]["phase"] = "Failed";  // by the controller, which had not heard of us until the deadline
+  cluster.on_patch = [](const Json& patch) {
+    const std::string phase = GetString(patch, {"status", "phase"});
+    return phase.empty() || phase == "Failed" ? Status::Ok() : Status(Code::kInvalidArgument, "a failed checkpoint stays failed");
+  };
+  EXPECT_TRUE(Drive(5));
+  EXPECT_FALSE(Frozen());
+  ASSERT_TRUE(cluster.Seen().status.claim.has_value());
+  EXPECT_EQ(cluster.Seen().status.claim->pod_uid, "pod-uid");
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kFailed);
+}
+
 TEST_F(ExecutorTest, AStatusThatTheApiServerRefusesIsReportedWithTheLeast) {
   cluster.on_patch = [](const Json& patch) {
     return Find(patch, {"status", "platform"}) != nullptr ? Status(Code::kInvalidArgument, "platform: unknown") : Status::Ok();
