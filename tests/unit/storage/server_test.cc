@@ -61,6 +61,46 @@ TEST(StoreServer, CarriesACheckpointThereAndBack) {
               ::testing::HasSubstr("holdfast_store_requests_total{operation=\"commit\",code=\"Ok\"}"));
 }
 
+// A network may deliver a request twice, the second time when its checkpoint is long over.
+TEST(StoreServer, ARequestThatArrivesTwiceChangesNothing) {
+  TempDir dir;
+  TestServer server(dir);
+  WriteText(dir / "in/main/images/pages-1.img", RandomText(3 * kMaxSegmentBytes, 1));
+  RemoteStore remote(server.Options("agent")), controller(server.Options("controller"));
+  const std::string open = "/v1/sessions/uid-1?ns=default", commit = "/v1/sessions/uid-1/commit", abort = "/v1/sessions/uid-1/abort";
+  ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
+  const std::string manifest = remote.GetManifest("uid-1")->Serialize();
+  const uint64_t objects = server.store->Usage()->objects;
+  EXPECT_EQ(Ask(server, "POST", open, "agent-token"), 200);
+  EXPECT_EQ(Ask(server, "POST", commit, "agent-token", manifest), 200);
+  EXPECT_NE(Ask(server, "POST", abort, "agent-token"), 200);
+  EXPECT_EQ(remote.StateOf("uid-1").value_or(SessionState::kUnknown), SessionState::kCommitted);
+  EXPECT_EQ(server.store->Usage()->objects, objects);
+  ASSERT_OK(Fetch(remote, "uid-1", dir / "out", {}));
+  ASSERT_OK(controller.Delete("uid-1"));
+  EXPECT_NE(Ask(server, "POST", commit, "agent-token", manifest), 200);  // it would bring back what is deleted
+  EXPECT_EQ(CodeOf(remote.GetManifest("uid-1")), Code::kNotFound);
+}
+
+TEST(StoreServer, ACommitThatArrivesAfterItsAbortStaysOut) {
+  TempDir dir;
+  TestServer server(dir);
+  WriteText(dir / "in/main/images/pages-1.img", RandomText(3 * kMaxSegmentBytes, 1));
+  RemoteStore remote(server.Options("agent"));
+  auto session = Take(remote.OpenSession("uid-1", "default"));
+  auto files = Ingest(dir / "in", *session, {});
+  ASSERT_OK(files);
+  const std::string manifest = ManifestOf("uid-1", "default", std::move(*files)).Serialize();
+  ASSERT_OK(remote.Abort("uid-1", "default"));
+  // The pod runs again. What was on its way: the commit itself, the opening before it, the abort once more.
+  EXPECT_NE(Ask(server, "POST", "/v1/sessions/uid-1/commit", "agent-token", manifest), 200);
+  EXPECT_NE(Ask(server, "POST", "/v1/sessions/uid-1?ns=default", "agent-token"), 200);
+  EXPECT_NE(Ask(server, "POST", "/v1/sessions/uid-1/commit", "agent-token", manifest), 200);
+  EXPECT_EQ(Ask(server, "POST", "/v1/sessions/uid-1/abort?ns=default", "agent-token"), 200);
+  EXPECT_EQ(remote.StateOf("uid-1").value_or(SessionState::kUnknown), SessionState::kAborted);
+  EXPECT_EQ(CodeOf(remote.GetManifest("uid-1")), Code::kNotFound);
+}
+
 TEST(StoreServer, RefusesStrangersAndWrongRoles) {
   TempDir dir;
   TestServer server(dir);
