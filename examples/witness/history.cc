@@ -60,7 +60,9 @@ uint64_t History::OnCount(int connection, const counter::Line& line, Times now) 
     const int64_t gap = now.monotonic_ms - c->arrived_ms, own = line.monotonic_ms - c->line.monotonic_ms;
     c->longest_gap_ms = std::max(c->longest_gap_ms, gap);
     c->longest_monotonic_gap_ms = std::max(c->longest_monotonic_gap_ms, own);
-    if (own < 0 || own > gap + 1000) ++c->monotonic_jumps;
+    // A line may be held up on its way, by a freeze or a cut network: what passed for the counter tells its own wall clock, too.
+    const int64_t passed = std::max(gap, line.realtime_ms - c->line.realtime_ms);
+    if (own < 0 || own > passed + 1000) ++c->monotonic_jumps;
     if (gap >= kGapMs) c->gaps.push_back({now.unix_ms, gap, own, c->last, line.count});
     if (c->gaps.size() > kMaxGaps) c->gaps.pop_front();
     if (line.peer_pid != c->line.peer_pid) ++c->peer_changes;

@@ -96,6 +96,16 @@ TEST_F(HistoryTest, MemoryThatIsNotWhatItWasShowsInTheHash) {
   EXPECT_EQ(Seen()["hash_mismatches"], 1);
 }
 
+TEST_F(HistoryTest, ALineThatWasHeldUpOnItsWayIsNoJumpOfTheClockBehindIt) {
+  Hello(1, 0);
+  Count(1, 1);
+  counter::Line next = Line(2);
+  next.monotonic_ms += 6000;  // frozen and thawed between the two, which then arrive together
+  next.realtime_ms = Line(1).realtime_ms + 6000;
+  history_.OnCount(1, next, {now_ms_, now_ms_});
+  EXPECT_EQ(Seen()["monotonic_jumps"], 0);
+}
+
 TEST_F(HistoryTest, AMonotonicClockThatRunsBackOrAheadIsAJump) {
   Hello(1, 0);
   Count(1, 1);
