@@ -6,6 +6,8 @@ import subprocess
 import pytest
 
 import kit
+import leaks
+import network
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,15 +29,32 @@ def remove_everything():
 
 @pytest.fixture(autouse=True)
 def clean_slate(holdfast):
-    """Before: both workers schedulable, no fault armed, nothing there. After: nothing of the test is left, on nodes or in the API."""
-    kit.uncordon_all()
+    """Before: network whole, both workers schedulable, no fault armed, nothing there. After: nothing of the test is left, in the API, in the
+    store or on the nodes."""
+    network.heal_all()
     kit.disarm_faults()
+    kit.uncordon_all()
     remove_everything()
     yield
+    network.heal_all()
     kit.disarm_faults()
     kit.uncordon_all()
+    nothing("no promise in the API that nobody keeps", leaks.in_the_api)
     remove_everything()
-    kit.wait("nothing left on the workers: " + "; ".join(kit.leftovers()), lambda: not kit.leftovers(), limit=45)
+    nothing("nothing left on nodes and in the store", leaks.on_nodes)
+
+
+def nothing(what, find, limit=45):
+    found = []
+
+    def look():
+        found[:] = find()
+        return not found
+
+    try:
+        kit.wait(what, look, limit, every=0.5)
+    except kit.Failure as failure:
+        raise kit.Failure("\n".join([str(failure), *found])) from None
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""What the end-to-end tests and the demo do to the local cluster: kubectl, drains, the witness, faults, and the search for leftovers.
+"""What the end-to-end tests and the demo do to the local cluster: kubectl, drains, the witness and faults.
 
-Every wait has a limit and says what it waited for. Nothing here knows how Holdfast works inside but the paths in LEFTOVERS.
+Every wait has a limit and says what it waited for. What may be left behind: leaks.py; what may have gone wrong: judge.py.
 """
 
 import dataclasses
@@ -20,7 +20,6 @@ SYSTEM = "holdfast-system"
 # ctest says which of the local clusters is this test's (RESOURCE_GROUPS in CMakeLists.txt); by hand HF_SLOT does, else it is the first.
 if granted := os.environ.get("CTEST_RESOURCE_GROUP_0_CLUSTERS"):
     os.environ["HF_SLOT"] = granted.split(",")[0].removeprefix("id:")
-BRIDGE = os.environ.get("HF_BRIDGE") or f"hfbr{os.environ.get('HF_SLOT', '0')}"  # prefix of its nodes' cgroups (tests/cluster/env.sh)
 
 
 class Failure(AssertionError):
@@ -81,9 +80,9 @@ def wait(what, condition, limit=60.0, every=0.1):
         time.sleep(every)
 
 
-def on_node(node, *command, check=True, timeout=60):
-    """Runs a command inside a node: its mount and network namespaces."""
-    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout)
+def on_node(node, *command, check=True, timeout=60, stdin=None):
+    """Runs a command inside a node: in its namespaces."""
+    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout, stdin=stdin)
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------------
@@ -239,11 +238,11 @@ def component_pods(component):
     return pods(f"app.kubernetes.io/component={component}", SYSTEM)
 
 
-def kill_component(component, node=None):
-    """kill -9 of the processes of a Holdfast component (on one node)."""
+def kill_component(component, node=None, name=None):
+    """kill -9 of the processes of a Holdfast component (on one node, of one pod)."""
     for pod in component_pods(component):
         where = pod["spec"].get("nodeName")
-        if node and where != node:
+        if (node and where != node) or (name and pod["metadata"]["name"] != name):
             continue
         for status in pod["status"].get("containerStatuses", []):
             container = status.get("containerID", "").removeprefix("containerd://")
@@ -255,8 +254,9 @@ def kill_component(component, node=None):
 
 
 def arm_fault(node, point, order="kill"):
-    """Makes the named fault point on a node act once."""
-    on_node(node, "sh", "-c", f"mkdir -p /run/holdfast/faults && chmod 777 /run/holdfast/faults && printf '%s' '{order}' > /run/holdfast/faults/{point}")
+    """Makes the named fault point on a node act once (base/fault_point.h)."""
+    folder = "/run/holdfast/faults"
+    on_node(node, "sh", "-c", f"mkdir -p {folder} && chmod 777 {folder} && printf '%s' '{order}' > {folder}/.new && mv {folder}/.new {folder}/{point}")
 
 
 def assert_fault_hit(node, point):
@@ -296,30 +296,3 @@ def runs(node, container):
     task = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid"
     pid = on_node(node, "sh", "-c", f"cat {task} 2>/dev/null; true").strip()
     return pid.isdigit() and bool(on_node(node, "sh", "-c", f"grep -s '^State:[[:space:]]*[^ZX[:space:]]' /proc/{pid}/status; true").strip())
-
-
-# --- leftovers ----------------------------------------------------------------------------------------------------------------------
-
-LEFTOVERS = (
-    "/var/lib/holdfast/landing",
-    "/var/lib/holdfast/journal",
-    "/run/holdfast/containers",
-    "/run/holdfast/pods",
-)
-
-
-def leftovers():
-    """What a finished test must not leave on a worker, as a list of lines."""
-    found = []
-    frozen = "for f in $(find /sys/fs/cgroup -path '*kubepods*' \\( -name freezer.state -o -name cgroup.freeze \\) 2>/dev/null); do grep -lqE '^(FROZEN|FREEZING|1)' $f 2>/dev/null && echo frozen: $f; done; true"
-    for node in WORKERS:
-        for path in LEFTOVERS:
-            found += [f"{node}: {path}/{name}" for name in on_node(node, "sh", "-c", f"ls {path} 2>/dev/null; true").split()]
-        found += [f"{node}: {line}" for line in on_node(node, "sh", "-c", frozen).splitlines() if f"{BRIDGE}-{node}" in line]
-        addresses = on_node(node, "sh", "-c", "for n in /run/netns/cni-*; do [ -e $n ] && nsenter --net=$n ip -br addr show dev lo; done; true")
-        for line in addresses.splitlines():
-            extra = [a for a in line.split()[2:] if a not in ("127.0.0.1/8", "::1/128")]
-            found += [f"{node}: {a} on lo" for a in extra]
-    return found
-
-

@@ -1,58 +1,80 @@
-"""Holdfast's own processes die in mid-drain: the state still moves, or the original runs on and an event says why. Never two copies."""
+"""kill -9 of Holdfast's processes, containerd or the kubelet at named points of a drain: the drain ends, and the state has moved, or an event
+says why not. Never two copies, nothing frozen. One counter lives through all points of a test; HF_POINTS=agent.dumped,… takes these only."""
+
+import os
 
 import pytest
 
+import faults
 import kit
 
 
-def drain_through(counter, break_something):
-    """Drains the counter's node while break_something(node) happens; returns the successor pod once it counts."""
-    old = kit.ready_pod("app=counter")
-    node = old["spec"]["nodeName"]
-    break_something(node)
-    draining = kit.drain_in_background(node)
-    try:
-        output, _ = draining.communicate(timeout=150)
-    finally:
-        draining.kill()
-    assert draining.returncode == 0, output
-    new = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=120)
-    counter.wait_progress(limit=60)
-    return new
+def go_through(counter, steps):
+    """A drain for each (point, victim), with the same counter, which loses nothing."""
+    only = set(filter(None, os.environ.get("HF_POINTS", "").split(",")))
+    for point, victim in steps:
+        if only and point not in only:
+            continue
+        try:
+            faults.drain_with_kill(counter, point, victim)
+            assert len(counter.report()) == 1, f"a counter started cold: {counter.report()}"
+        except AssertionError as failure:
+            pytest.fail(f"{victim} killed at {point}: {failure}", pytrace=False)
 
 
-AGENT_POINTS = ("agent.intent_written", "agent.dumped", "agent.before_commit", "agent.after_commit", "agent.before_ready")
-CONTROLLER_POINTS = ("controller.assigned", "controller.before_evict", "controller.after_evict", "controller.claimed")
-STORE_POINTS = ("store.put", "store.before_sync", "store.before_manifest_rename", "store.after_manifest_rename")
+def of(*rooms):
+    """The points of these rooms, each of which kills its own process, but the one after which no restore can be made a second time."""
+    return [(point, faults.ITSELF) for point in faults.POINTS if point.split(".")[0] in rooms and point != "runtime.after_restore"]
 
 
-def drain_with_fault(counter, point, where=lambda node: node):
-    """A drain in which the named point kills its process once, on the node that where() makes of the drained one."""
-    armed = []
-
-    def arm(node):
-        armed.append(where(node))
-        kit.arm_fault(armed[0], point)
-
-    drain_through(counter, arm)
-    kit.assert_fault_hit(armed[0], point)
-    kit.assert_nothing_lost(counter.only())
+def test_the_agent_dies_at_each_point_of_a_drain_and_the_state_still_moves(counter):
+    go_through(counter, of("agent", "ingest"))
 
 
-@pytest.mark.parametrize("point", AGENT_POINTS)
-def test_the_agent_dies_in_mid_drain_and_the_state_still_moves(counter, point):
-    drain_with_fault(counter, point)
+def test_the_controller_dies_at_each_point_of_a_drain_and_the_state_still_moves(counter):
+    go_through(counter, of("controller"))
 
 
-@pytest.mark.parametrize("point", CONTROLLER_POINTS)
-def test_the_controller_dies_in_mid_drain_and_the_state_still_moves(counter, point):
-    drain_with_fault(counter, point, lambda _: kit.SYSTEM_NODE)
+def test_the_store_dies_at_each_point_of_a_drain_and_the_state_still_moves(counter):
+    go_through(counter, of("store"))
 
 
-@pytest.mark.parametrize("point", STORE_POINTS)
-def test_the_store_dies_in_mid_drain_and_the_state_still_moves(counter, point):
-    drain_with_fault(counter, point, lambda _: kit.SYSTEM_NODE)
+def test_holdfast_runc_dies_at_each_point_of_a_drain_and_the_state_still_moves(counter):
+    go_through(counter, of("runtime"))
 
 
-def test_the_restoring_agent_dies_before_it_answers_and_the_state_still_moves(counter):
-    drain_with_fault(counter, "agent.before_restore_answer", lambda node: next(n for n in kit.WORKERS if n != node))
+def test_containerd_dies_in_mid_drain_and_the_state_still_moves(counter):
+    points = ("agent.intent_written", "runtime.frozen", "agent.before_commit", "agent.after_commit", "controller.before_evict", "runtime.before_kill",
+              "agent.before_restore_answer", "runtime.before_restore")
+    go_through(counter, [(point, "containerd") for point in points])
+
+
+def test_the_kubelet_dies_in_mid_drain_and_the_state_still_moves(counter):
+    points = ("agent.intent_written", "runtime.frozen", "agent.before_commit", "agent.after_commit", "controller.before_evict", "runtime.before_kill",
+              "agent.before_restore_answer", "runtime.before_restore")
+    go_through(counter, [(point, "kubelet") for point in points])
+
+
+def test_a_process_dies_while_another_one_is_at_work_and_the_state_still_moves(counter):
+    go_through(counter, [
+        ("runtime.frozen", "agent"),
+        ("agent.dumped", "controller"),
+        ("store.put", "agent"),
+        ("agent.commit_asked", "store"),
+        ("runtime.before_kill", "agent"),
+        ("controller.claimed", "agent"),
+        ("runtime.before_restore", "agent"),
+        ("runtime.after_restore", "agent"),
+    ])
+
+
+@pytest.mark.parametrize("victim", (faults.ITSELF, "containerd"))
+def test_a_restore_that_was_cut_off_when_its_process_ran_is_not_made_twice_and_says_so(counter, victim):
+    """The process ran for a moment, and what it did then cannot be taken back: so it starts cold, and the user is told."""
+    faults.drain_with_kill(counter, "runtime.after_restore", victim)
+    report = counter.report()
+    if len(report) > 1:
+        name = kit.ready_pod("app=counter")["metadata"]["name"]
+        assert any(reason in ("ColdStart", "RestartedCold") for reason, _ in kit.events(name)), kit.events(name)
+    for history in report.values():
+        kit.assert_nothing_lost(history)

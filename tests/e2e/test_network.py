@@ -1,0 +1,156 @@
+"""The network between two components breaks in mid-drain: whoever waits says what for, and in the end there is one copy, which lost nothing."""
+
+import time
+
+import faults
+import judge
+import kit
+import leaks
+import network
+
+FINAL = """
+apiVersion: holdfast.dev/v1alpha1
+kind: Checkpoint
+metadata: {name: %(name)s}
+spec:
+  podRef: {name: %(pod)s}
+  final: true
+  deadline: %(deadline)ds
+"""
+
+
+def drain_with_broken_network(counter, point, path_of, how, seconds):
+    node = kit.ready_pod("app=counter")["spec"]["nodeName"]
+    faults.drain_with_broken_network(counter, point, path_of, how, seconds)
+    assert kit.ready_pod("app=counter")["spec"]["nodeName"] != node
+    assert len(counter.report()) == 1, "a counter started cold"
+
+
+def final_checkpoint(name, deadline):
+    """Asks for a final checkpoint of the counter without draining its node: whatever becomes of it, nobody evicts the pod but Holdfast."""
+    pod = kit.ready_pod("app=counter")
+    kit.apply(FINAL % {"name": name, "pod": pod["metadata"]["name"], "deadline": deadline})
+    return pod
+
+
+def frozen(node):
+    return leaks.node_state(node)["frozen"]
+
+
+def assert_went_on_where_it_was(counter, pod):
+    """The pod was thawed: same pod, same process, no count lost; and Holdfast still works."""
+    judge.assert_all_is_well(counter)
+    assert kit.ready_pod("app=counter")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert len(counter.report()) == 1
+
+
+def test_agent_and_store_are_cut_off_while_the_checkpoint_is_stored_and_the_state_moves(counter):
+    drain_with_broken_network(counter, "agent.dumped", network.agent_store, network.CUT, 3)
+    drain_with_broken_network(counter, "ingest.segment_sent", network.agent_store, network.RESET, 3)
+    drain_with_broken_network(counter, "agent.commit_asked", network.agent_store, network.ANSWERS_LOST, 3)
+
+
+def test_a_slow_way_to_the_store_shows_its_progress_and_the_state_moves(counter):
+    node = kit.ready_pod("app=counter")["spec"]["nodeName"]
+    shown = []
+    with faults.held(node, "agent.dumped") as hold, faults.draining(node) as drain:
+        hold.wait()
+        with network.broken(network.agent_store(node), network.slow(30000)):
+            hold.go()
+
+            def half_way():
+                for checkpoint in kit.checkpoints():
+                    progress = checkpoint.get("status", {}).get("progress", {})
+                    if 0 < progress.get("bytes", 0) < progress.get("total", 0):
+                        shown.append(progress)
+                return shown or drain.poll() is not None
+
+            kit.wait("progress between nothing and all", half_way, limit=60)
+    assert shown, "the drain ended and no progress was seen"
+    judge.assert_all_is_well(counter)
+    assert len(counter.report()) == 1
+
+
+def test_a_lost_answer_to_the_commit_is_undone_only_after_the_claim_was_won(counter):
+    with faults.held(kit.WORKERS[0], "agent.commit_asked") as one, faults.held(kit.WORKERS[1], "agent.commit_asked") as two:
+        pod = final_checkpoint("answer-lost", deadline=25)
+        node = pod["spec"]["nodeName"]
+        (one if node == kit.WORKERS[0] else two).wait()
+        with network.broken(network.agent_store(node), network.ANSWERS_LOST):
+            one.go()
+            two.go()
+            kit.wait("the agent to win the claim for its own pod", lambda: kit.get("checkpoints.holdfast.dev", "answer-lost")["status"].get("claim"), limit=60)
+            checkpoint = kit.ended("answer-lost")
+    assert checkpoint["status"]["claim"]["podUID"] == pod["metadata"]["uid"]
+    assert checkpoint["status"]["phase"] == "Failed" and kit.ready_reason(checkpoint)[0] == "StoreUnavailable", checkpoint["status"]
+    assert_went_on_where_it_was(counter, pod)
+
+
+def test_an_agent_without_store_and_api_server_keeps_the_pod_frozen_after_it_asked_for_the_commit(counter):
+    with faults.held(kit.WORKERS[0], "agent.commit_asked") as one, faults.held(kit.WORKERS[1], "agent.commit_asked") as two:
+        pod = final_checkpoint("cut-off", deadline=25)
+        node = pod["spec"]["nodeName"]
+        (one if node == kit.WORKERS[0] else two).wait()
+        with network.broken(network.agent_store(node), network.CUT), network.broken(network.agent_api(node), network.CUT):
+            one.go()
+            two.go()
+            agent = next(p["metadata"]["name"] for p in kit.component_pods("agent") if p["spec"]["nodeName"] == node)
+            kit.wait("the agent to say in its log that the pod stays frozen",
+                     lambda: "a pod stays frozen" in kit.kubectl("logs", agent, "-n", kit.SYSTEM, "--since=60s"), limit=40)
+            assert frozen(node), "the pod was thawed though nobody had said that nobody restores it"
+            assert len(counter.report()) == 1
+    checkpoint = kit.ended("cut-off")
+    assert kit.wait_event(pod["metadata"]["name"], "KeptFrozen")
+    if checkpoint["status"]["phase"] == "Ready":  # the store had not been told before the cut, and took it afterwards
+        kit.kubectl("delete", "checkpoints.holdfast.dev", "cut-off", "--wait=false")
+    assert_went_on_where_it_was(counter, pod)
+
+
+def test_an_agent_that_nobody_hears_until_its_checkpoint_was_declared_failed_thaws_the_pod(counter):
+    with faults.held(kit.WORKERS[0], "agent.intent_written") as one, faults.held(kit.WORKERS[1], "agent.intent_written") as two:
+        pod = final_checkpoint("unheard", deadline=6)
+        node = pod["spec"]["nodeName"]
+        (one if node == kit.WORKERS[0] else two).wait()
+        with network.broken(network.agent_api(node), network.CUT):
+            one.go()
+            two.go()
+            kit.wait("the pod to be frozen", lambda: frozen(node), limit=15)
+            checkpoint = kit.ended("unheard")
+    assert checkpoint["status"]["phase"] == "Failed", checkpoint["status"]
+    assert_went_on_where_it_was(counter, pod)
+
+
+def test_agent_and_api_server_are_cut_off_after_the_commit_and_the_state_moves(counter):
+    drain_with_broken_network(counter, "agent.after_commit", network.agent_api, network.CUT, 5)
+    drain_with_broken_network(counter, "agent.before_ready", network.agent_api, network.ANSWERS_LOST, 5)
+
+
+def test_the_restoring_agent_is_cut_off_from_store_or_api_server_and_the_state_moves(counter):
+    drain_with_broken_network(counter, "controller.claimed", lambda node: network.agent_store(faults.other(node)), network.CUT, 5)
+    drain_with_broken_network(counter, "agent.fetched", lambda node: network.agent_api(faults.other(node)), network.CUT, 5)
+
+
+def test_the_controller_is_cut_off_from_the_api_server_and_the_state_moves(counter):
+    drain_with_broken_network(counter, "controller.before_evict", lambda _: network.controller_api(), network.CUT, 5)
+    drain_with_broken_network(counter, "controller.claimed", lambda _: network.controller_api(), network.CUT, 20)  # longer than its lease
+
+
+def test_the_kubelet_is_cut_off_from_the_api_server_and_the_state_moves(counter):
+    drain_with_broken_network(counter, "controller.after_evict", network.kubelet_api, network.CUT, 5)
+    drain_with_broken_network(counter, "controller.claimed", lambda node: network.kubelet_api(faults.other(node)), network.CUT, 5)
+
+
+def test_the_store_is_cut_off_from_the_api_server_and_the_state_moves(counter):
+    """It cannot ask whose a token is: it says so, and is asked again."""
+    drain_with_broken_network(counter, "agent.before_commit", lambda _: network.store_api(), network.CUT, 4)
+
+
+def test_a_checkpoint_stays_until_the_controller_reaches_the_store_and_its_content_is_gone(counter):
+    pod = kit.ready_pod("app=counter")
+    kit.apply((FINAL % {"name": "kept", "pod": pod["metadata"]["name"], "deadline": 60}).replace("final: true", "final: false"))
+    assert kit.ended("kept")["status"]["phase"] == "Ready"
+    with network.broken(network.controller_store(), network.CUT):
+        kit.kubectl("delete", "checkpoints.holdfast.dev", "kept", "--wait=false")
+        time.sleep(4)  # the fault itself
+        assert kit.get("checkpoints.holdfast.dev", "kept"), "the object is gone, and its content is not"
+    kit.wait("the Checkpoint to go", lambda: kit.get("checkpoints.holdfast.dev", "kept") is None, limit=60)
