@@ -6,6 +6,7 @@ import json
 import pytest
 
 import kit
+import leaks
 from test_workloads import assert_all_kept, start, with_counter
 
 
@@ -159,7 +160,7 @@ def test_an_owner_deleted_in_mid_drain_leaves_nothing_frozen(clean_slate):
     finish(draining)
     kit.wait("no pod is left", lambda: not kit.pods("app=counter"), limit=60)
     kit.wait("the checkpoint has ended", lambda: all(c["status"]["phase"] in ("Ready", "Failed") for c in kit.checkpoints()))
-    kit.wait("nothing is left on the nodes", lambda: not kit.leftovers(), limit=30)
+    kit.wait("nothing is left on the nodes", lambda: not leaks.on_nodes(), limit=30)
 
 
 def test_a_pod_deleted_by_force_in_mid_drain_goes_on_from_its_checkpoint(clean_slate):
@@ -173,7 +174,7 @@ def test_a_pod_deleted_by_force_in_mid_drain_goes_on_from_its_checkpoint(clean_s
     kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=90)
     witness.wait_progress(60)
     assert_all_kept(witness)
-    kit.wait("nothing is left on the nodes", lambda: not kit.leftovers(), limit=45)
+    kit.wait("nothing is left on the nodes", lambda: not leaks.on_nodes(), limit=45)
 
 
 def test_a_drain_without_evictions_says_that_the_state_was_not_kept(clean_slate):
@@ -183,7 +184,7 @@ def test_a_drain_without_evictions_says_that_the_state_was_not_kept(clean_slate)
     new = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=90)
     note = kit.wait_event(new["metadata"]["name"], "ColdStart")
     assert "without its predecessor's state" in note, note
-    kit.wait("nothing is left on the nodes", lambda: not kit.leftovers(), limit=30)
+    kit.wait("nothing is left on the nodes", lambda: not leaks.on_nodes(), limit=30)
 
 
 def test_scaled_up_in_mid_drain_one_goes_on_and_the_others_begin(clean_slate):
@@ -285,6 +286,6 @@ def test_a_deadline_that_passes(clean_slate, phase, node, point, ready):
         assert kit.ready_reason(ended)[0] in ("Deadline", "StoreUnavailable"), ended["status"]
         witness.wait_progress()
         assert kit.ready_pod("app=counter")["metadata"]["uid"] == old["metadata"]["uid"]
-        kit.wait("nothing is left on the nodes", lambda: not kit.leftovers(), limit=30)
+        kit.wait("nothing is left on the nodes", lambda: not leaks.on_nodes(), limit=30)
     witness.wait_progress(60)
     assert_all_kept(witness)
