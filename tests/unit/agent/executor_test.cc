@@ -72,19 +72,6 @@ TEST_F(ExecutorTest, ACheckpointDeletedAfterItsCommitTakesItsManifestAlongBefore
   EXPECT_FALSE(Frozen());
 }
 
-TEST_F(ExecutorTest, ACheckpointThatTheControllerGaveUpTakesItsManifestAlongBeforeThePodThaws) {
-  store.on_commit = [&] { cluster.checkpoint["status"]["phase"] = "Failed"; };
-  cluster.on_patch = [&](const Json&) {  // as the CRD's CEL
-    return GetString(cluster.checkpoint, {"status", "phase"}) == "Failed"
-               ? Status(Code::kInvalidArgument, "a Failed checkpoint stays Failed")
-               : Status::Ok();
-  };
-  Drive(10);
-  EXPECT_TRUE(store.deleted);
-  EXPECT_FALSE(Frozen());
-  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kFailed);
-}
-
 TEST_F(ExecutorTest, ACheckpointDeletedWhileThePodIsKeptFrozenLetsThePodGo) {
   EXPECT_FALSE(Drive(3));
   cluster.checkpoint = nullptr;

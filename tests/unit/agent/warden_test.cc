@@ -165,7 +165,8 @@ TEST_F(WardenTest, SaysWhenNothingOfAPodIsLeft) {
   EXPECT_EQ(kube::FindCondition(cluster.Seen().status.conditions, api::kPodEnded), nullptr) << "its container is still there";
   node.on_node.clear();
   LookFor(1);
-  const auto* ended = kube::FindCondition(cluster.Seen().status.conditions, api::kPodEnded);
+  const api::Checkpoint seen = cluster.Seen();
+  const auto* ended = kube::FindCondition(seen.status.conditions, api::kPodEnded);
   ASSERT_NE(ended, nullptr);
   EXPECT_EQ(ended->status, "True");
 }
