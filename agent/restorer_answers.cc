@@ -221,7 +221,7 @@ void Restorer::Tell(Record& record, const std::string& state, const std::string&
 }
 
 void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
-  std::vector<std::string> gone, tries;
+  std::vector<std::string> gone, tries, restored;
   {
     std::lock_guard lock(mutex_);
     for (auto at = records_.begin(); at != records_.end();) {
@@ -230,7 +230,7 @@ void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
         gone.push_back(at->first);
         std::lock_guard of_record(at->second->mutex);
         for (const auto& [name, c] : s.containers) {
-          if (!c.id.empty() && c.state != ContainerRestore::kRestored) tries.push_back(c.id);
+          if (!c.id.empty()) (c.state == ContainerRestore::kRestored ? restored : tries).push_back(c.id);
         }
         at = records_.erase(at);
       } else {
@@ -238,7 +238,12 @@ void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
       }
     }
   }
-  // containerd does not know of a container whose `create` was killed, so nobody else removes it.
+  // containerd does not know of a container whose `create` was killed, or was called off by a kubelet that died, so nobody else removes it.
+  // A restored one that still runs has its grace (its pod may have been deleted by force).
+  for (const std::string& id : restored) {
+    Result<ContainerState> state = node_.StateOf(id);
+    if (state.ok() && *state == ContainerState::kStopped) tries.push_back(id);
+  }
   for (const std::string& id : tries) {
     Status removed = node_.RemoveContainer(id);
     if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"error", removed.message()}});

@@ -175,8 +175,7 @@ def drain_in_background(node, *extra):
 
 
 def uncordon_all():
-    for node in WORKERS:
-        kubectl("uncordon", node)
+    kubectl("uncordon", *WORKERS)
 
 
 # --- the witness --------------------------------------------------------------------------------------------------------------------

@@ -36,10 +36,6 @@ def _of_node(node, state, pods, checkpoints):
             yield f"{what}: a zombie"
         elif process["name"] in OURS and not process["container"]:
             yield f"{what} without a pod"
-        elif process["name"].startswith("containerd-shim"):
-            sandbox = re.search(r"-id ([0-9a-f]{64})", process["args"])
-            if sandbox and sandbox.group(1) not in tasks:
-                yield f"{what} without a container"
     yield from (f"container {name} of pod {task['pod']}, which is gone" for name, task in tasks.items() if task["pod"] not in pods)
     yield from (f"runc's state of container {name}, which containerd does not have" for name in state["runc"] if name not in tasks)
     yield from (f"cgroup of pod {uid}, which is gone" for uid in state["cgroups"] if uid not in pods)

@@ -370,6 +370,26 @@ TEST_F(RestorerTest, WhatAPodLeftIsRemovedWhenItIsGone) {
   EXPECT_THAT(*ListDir(layout.run + "/wait"), IsEmpty());
 }
 
+TEST_F(RestorerTest, ARestoredContainerThatContainerdForgotIsRemovedWithItsPod) {
+  Drive();
+  Create("main", "n1");
+  Outcome("n1", true);
+  node.containers["n1"] = ContainerState::kStopped;
+  cluster.pods.clear();
+  Drive();
+  EXPECT_THAT(node.containers, IsEmpty());
+}
+
+TEST_F(RestorerTest, ARestoredContainerThatStillRunsKeepsItsGrace) {
+  Drive();
+  Create("main", "n1");
+  Outcome("n1", true);
+  node.containers["n1"] = ContainerState::kRunning;
+  cluster.pods.clear();
+  Drive();
+  EXPECT_EQ(node.containers.size(), 1U);
+}
+
 TEST_F(RestorerTest, TheLandingFolderOfTheSameNodeIsTakenInsteadOfTheStore) {
   JournalEntry entry;
   entry.uid = "ck-uid";
