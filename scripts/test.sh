@@ -1,13 +1,13 @@
 #!/bin/bash
 # test.sh [unit|integration|e2e|fuzz…] : set-up, then every test (or the labels given), closed by ctest's summary. End-to-end tests run on
-# HF_TEST_CLUSTERS local clusters side by side (default 2: slots 0 and 1).
+# HF_TEST_CLUSTERS local clusters side by side (default 3: slots 0 to 2).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 labels=$(IFS='|'; echo "$*")
 "$root/scripts/build.sh" test
 case "${labels:-all}" in
   all|*e2e*)
-    slots=$(seq 0 $((${HF_TEST_CLUSTERS:-2} - 1)))
+    slots=$(seq 0 $((${HF_TEST_CLUSTERS:-3} - 1)))
     for slot in $slots; do HF_SLOT=$slot HF_FAULT_POINTS=1 "$root/scripts/install-local.sh"; done ;;
 esac
 cd "$root/build/test"

@@ -158,6 +158,7 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         LogInfo("gate opened", {{"pod", world.pod->meta.Key()},
                                 {"restore", step.action == Action::kRelease ? step.checkpoint->meta.name : ""},
                                 {"why", step.why}});
+        if (step.action == Action::kRelease && step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
         HF_RETURN_IF_ERROR(TellCold(**opened, stop));
         return kube::ReconcileResult{};
       }
