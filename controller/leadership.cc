@@ -30,8 +30,10 @@ Keys Both(Keys a, const Keys& b) {
 kube::Predicate<Pod> Moves() {
   return kube::OnUpdate<Pod>([](const Pod& a, const Pod& b) { return a.phase != b.phase || a.meta.terminating() != b.meta.terminating(); });
 }
-kube::Predicate<Pod> IsGated() {
-  return [](const Pod*, const Pod* now) { return now != nullptr && reconcilers::claim::Gated(*now); };
+// Behind its gate, or just let through, maybe by a leader that could not tell why any more.
+kube::Predicate<Pod> AtTheGate() {
+  using reconcilers::claim::Gated;
+  return [](const Pod* old, const Pod* now) { return now != nullptr && (Gated(*now) || (old != nullptr && Gated(*old))); };
 }
 kube::Predicate<Pod> Leaves() {
   return [](const Pod*, const Pod* now) { return now == nullptr || now->meta.terminating(); };
@@ -122,7 +124,7 @@ void Leadership::WatchPods() {
                   {.keys = [made_of, claimed_by](const Pod& pod) { return Both(made_of(pod), claimed_by(pod)); }, .changes_only = true}));
   drains_.AddSource(kube::Watch(source, drains_, {.keys = made_of, .changes_only = true}));
   abandoned_.AddSource(kube::Watch(source, abandoned_, {.keys = claimed_by, .changes_only = true}));
-  claims_.AddSource(kube::Watch(source, claims_, {.when = kube::AnyOf(Moves(), IsGated())}));
+  claims_.AddSource(kube::Watch(source, claims_, {.when = kube::AnyOf(Moves(), AtTheGate())}));
   intervals_.AddSource(kube::Watch(source, intervals_, {.when = Moves()}));
   // Who leaves makes room for who waits.
   claims_.AddSource(kube::Watch(source, claims_,

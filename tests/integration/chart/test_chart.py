@@ -88,7 +88,8 @@ def test_pods_of_the_release_pass_the_restricted_standard(server):
 
 def test_the_local_cluster_puts_agents_on_workers_only(server):
     objects = parsed(server, "-f", str(LOCAL))
-    assert "tolerations" not in pod_spec(objects, "DaemonSet", "holdfast-agent")
+    tolerated = [t.get("key") for t in pod_spec(objects, "DaemonSet", "holdfast-agent")["tolerations"]]
+    assert tolerated == ["node.kubernetes.io/out-of-service"]  # not the third node's taint
     for kind, name in (("Deployment", "holdfast-controller"), ("StatefulSet", "holdfast-store")):
         spec = pod_spec(objects, kind, name)
         assert spec["nodeSelector"] == {"holdfast.dev/system": "true"} and spec["tolerations"][0]["key"] == "CriticalAddonsOnly"
