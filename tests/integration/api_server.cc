@@ -33,21 +33,6 @@ std::string BinaryDir() {
   return (cache.empty() ? Env("HOME") + "/.cache" : cache) + "/holdfast-cluster/bin";
 }
 
-// A port that was free just now. Whoever uses it copes with losing the race: Start is tried again.
-int FreePort() {
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  int port = 0;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
-  }
-  close(fd);
-  return port;
-}
-
 void End(pid_t* pid) {
   if (*pid == 0) return;
   kill(*pid, SIGKILL);
@@ -74,6 +59,20 @@ Status Issue(const std::string& dir, const std::string& name, const std::string&
 }
 
 }  // namespace
+
+int FreePort() {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  int port = 0;
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  close(fd);
+  return port;
+}
 
 Status ApiServer::MakeFiles() {
   std::string pattern = (Env("TMPDIR").empty() ? "/tmp" : Env("TMPDIR")) + "/holdfast-api-server-XXXXXX";

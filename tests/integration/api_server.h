@@ -16,6 +16,9 @@
 
 namespace holdfast::testing {
 
+// A port of loopback that was free just now (0: none). Whoever uses it copes with losing the race.
+int FreePort();
+
 class ApiServer {
  public:
   struct Options {

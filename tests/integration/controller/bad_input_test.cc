@@ -67,18 +67,6 @@ class Daemon {
   std::jthread thread_;
 };
 
-int AnyPort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 class BadInput : public ::testing::TestWithParam<const char*> {
  protected:
   BadInput() {
@@ -161,7 +149,7 @@ class BadInput : public ::testing::TestWithParam<const char*> {
   }
 
   std::string dir_;
-  const int port_ = AnyPort();
+  const int port_ = FreePort();
   Cluster& cluster_ = Cluster::Shared();
 };
 

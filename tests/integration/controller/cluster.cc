@@ -14,18 +14,6 @@ using std::chrono::seconds;
 
 const kube::Resource kNamespaces{"", "v1", "namespaces", "Namespace", false};
 
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 void Must(const Status& status) {
   if (!status.ok()) {
     fprintf(stderr, "cluster: %s\n", status.ToString().c_str());
