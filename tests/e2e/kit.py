@@ -80,6 +80,15 @@ def wait(what, condition, limit=60.0, every=0.1):
         time.sleep(every)
 
 
+def stays(what, condition, seconds):
+    """Failure as soon as condition() is not truthy, within so many seconds: for what must not come."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not condition():
+            raise Failure(f"it did not stay so for {seconds} s: {what}")
+        time.sleep(0.2)
+
+
 def on_node(node, *command, check=True, timeout=60, stdin=None):
     """Runs a command inside a node: in its namespaces."""
     return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout, stdin=stdin)

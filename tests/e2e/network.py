@@ -65,11 +65,6 @@ def agent_store(node):
     return Path("agent and store", node, (f"ct original ip daddr {_service('holdfast-store', kit.SYSTEM)}",), LOCAL)
 
 
-def agent_kubelet(node):
-    address = _node_address(node)
-    return Path("agent and kubelet", node, (f"ct original ip saddr {address} ct original ip daddr {address} ct original proto-dst 10250",), LOCAL)
-
-
 def kubelet_api(node):
     """Also kube-proxy's, and what the API server asks of the kubelet (logs, exec)."""
     api, address = _api_address(), _node_address(node)
@@ -82,12 +77,6 @@ def controller_api():
     """Both replicas', and not the webhooks."""
     api = _api_service()
     return Path("controller and API server", kit.SYSTEM_NODE, tuple(f"ct original ip saddr {ip} ct original ip daddr {api}" for ip in _pods("controller")))
-
-
-def api_controller():
-    """The webhooks."""
-    api = _api_address()
-    return Path("API server and webhooks", kit.SYSTEM_NODE, tuple(f"ct original ip saddr {api} ct original ip daddr {ip}" for ip in _pods("controller")))
 
 
 def controller_store():

@@ -1,6 +1,6 @@
 """The network between two components breaks in mid-drain: whoever waits says what for, and in the end there is one copy, which lost nothing."""
 
-import time
+import contextlib
 
 import faults
 import judge
@@ -26,11 +26,16 @@ def drain_with_broken_network(counter, point, path_of, how, seconds):
     assert len(counter.report()) == 1, "a counter started cold"
 
 
-def final_checkpoint(name, deadline):
-    """Asks for a final checkpoint of the counter without draining its node: whatever becomes of it, nobody evicts the pod but Holdfast."""
+@contextlib.contextmanager
+def held_checkpoint(point, name, deadline):
+    """Asks for a final checkpoint of the counter without draining its node (whatever becomes of it, nobody evicts the pod but Holdfast), and
+    stops the agent at the point: its pod, its node, and the hold."""
     pod = kit.ready_pod("app=counter")
-    kit.apply(FINAL % {"name": name, "pod": pod["metadata"]["name"], "deadline": deadline})
-    return pod
+    node = pod["spec"]["nodeName"]
+    with faults.held(node, point) as hold:
+        kit.apply(FINAL % {"name": name, "pod": pod["metadata"]["name"], "deadline": deadline})
+        hold.wait()
+        yield pod, node, hold
 
 
 def frozen(node):
@@ -72,13 +77,9 @@ def test_a_slow_way_to_the_store_shows_its_progress_and_the_state_moves(counter)
 
 
 def test_a_lost_answer_to_the_commit_is_undone_only_after_the_claim_was_won(counter):
-    with faults.held(kit.WORKERS[0], "agent.commit_asked") as one, faults.held(kit.WORKERS[1], "agent.commit_asked") as two:
-        pod = final_checkpoint("answer-lost", deadline=25)
-        node = pod["spec"]["nodeName"]
-        (one if node == kit.WORKERS[0] else two).wait()
+    with held_checkpoint("agent.commit_asked", "answer-lost", deadline=25) as (pod, node, hold):
         with network.broken(network.agent_store(node), network.ANSWERS_LOST):
-            one.go()
-            two.go()
+            hold.go()
             kit.wait("the agent to win the claim for its own pod", lambda: kit.get("checkpoints.holdfast.dev", "answer-lost")["status"].get("claim"), limit=60)
             checkpoint = kit.ended("answer-lost")
     assert checkpoint["status"]["claim"]["podUID"] == pod["metadata"]["uid"]
@@ -87,13 +88,9 @@ def test_a_lost_answer_to_the_commit_is_undone_only_after_the_claim_was_won(coun
 
 
 def test_an_agent_without_store_and_api_server_keeps_the_pod_frozen_after_it_asked_for_the_commit(counter):
-    with faults.held(kit.WORKERS[0], "agent.commit_asked") as one, faults.held(kit.WORKERS[1], "agent.commit_asked") as two:
-        pod = final_checkpoint("cut-off", deadline=25)
-        node = pod["spec"]["nodeName"]
-        (one if node == kit.WORKERS[0] else two).wait()
+    with held_checkpoint("agent.commit_asked", "cut-off", deadline=25) as (pod, node, hold):
         with network.broken(network.agent_store(node), network.CUT), network.broken(network.agent_api(node), network.CUT):
-            one.go()
-            two.go()
+            hold.go()
             agent = next(p["metadata"]["name"] for p in kit.component_pods("agent") if p["spec"]["nodeName"] == node)
             kit.wait("the agent to say in its log that the pod stays frozen",
                      lambda: "a pod stays frozen" in kit.kubectl("logs", agent, "-n", kit.SYSTEM, "--since=60s"), limit=40)
@@ -107,13 +104,9 @@ def test_an_agent_without_store_and_api_server_keeps_the_pod_frozen_after_it_ask
 
 
 def test_an_agent_that_nobody_hears_until_its_checkpoint_was_declared_failed_thaws_the_pod(counter):
-    with faults.held(kit.WORKERS[0], "agent.intent_written") as one, faults.held(kit.WORKERS[1], "agent.intent_written") as two:
-        pod = final_checkpoint("unheard", deadline=6)
-        node = pod["spec"]["nodeName"]
-        (one if node == kit.WORKERS[0] else two).wait()
+    with held_checkpoint("agent.intent_written", "unheard", deadline=6) as (pod, node, hold):
         with network.broken(network.agent_api(node), network.CUT):
-            one.go()
-            two.go()
+            hold.go()
             kit.wait("the pod to be frozen", lambda: frozen(node), limit=15)
             checkpoint = kit.ended("unheard")
     assert checkpoint["status"]["phase"] == "Failed", checkpoint["status"]
@@ -151,6 +144,5 @@ def test_a_checkpoint_stays_until_the_controller_reaches_the_store_and_its_conte
     assert kit.ended("kept")["status"]["phase"] == "Ready"
     with network.broken(network.controller_store(), network.CUT):
         kit.kubectl("delete", "checkpoints.holdfast.dev", "kept", "--wait=false")
-        time.sleep(4)  # the fault itself
-        assert kit.get("checkpoints.holdfast.dev", "kept"), "the object is gone, and its content is not"
+        kit.stays("the object, while its content is there", lambda: kit.get("checkpoints.holdfast.dev", "kept"), 4)
     kit.wait("the Checkpoint to go", lambda: kit.get("checkpoints.holdfast.dev", "kept") is None, limit=60)
