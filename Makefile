@@ -41,7 +41,7 @@ cluster-down: ## stop it and remove all its state but the binaries
 	@tests/cluster/down.sh
 
 ##@ Parts of the tests
-.PHONY: unit tsan integration e2e fuzz soak bench
+.PHONY: unit tsan integration e2e fuzz soak skew bench
 unit: deps ## seconds; needs no cluster
 	@scripts/test.sh unit
 tsan: deps ## the controller runtime's unit tests under ThreadSanitizer (TSAN=-Lease*: without these; a gtest filter)
@@ -56,6 +56,9 @@ fuzz: deps ## hostile input, a minute each target (FUZZ="600 watch": ten, that t
 soak: deps cluster-build ## hours of drains and faults (SOAK="--minutes 60"); writes bench/results/soak.json
 	@HF_FAULT_POINTS=1 scripts/install-local.sh
 	@python3 scripts/soak.py $(SOAK)
+skew: deps cluster-build ## this tree and the release before side by side (REF=tag: another one)
+	@HF_FAULT_POINTS=1 scripts/install-local.sh
+	@python3 scripts/skew.py $(REF)
 bench: deps ## BENCH=name: measure afresh (bench/name) and write bench/results/name.json
 	@[ -x "bench/$(BENCH)" ] || { echo "make bench BENCH=name; there are: $$(cd bench 2>/dev/null && find . -maxdepth 1 -type f -executable -printf '%f ')"; exit 2; }
 	@bench/$(BENCH)

@@ -120,15 +120,21 @@ Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::s
   const std::string landing = layout_.Landing(entry.uid);
   const int64_t started_unix_ms = NowMs();
   std::vector<std::string> archives;
+  entry.unheard = true;
+  HF_RETURN_IF_ERROR(journal_.Write(entry));
+  auto take_away = [&](bool heard) {
+    for (const std::string& path : archives) unlink(path.c_str());
+    entry.unheard = !heard;
+  };
   for (const JournalContainer& c : entry.containers) {
     const Duration left = milliseconds(std::max<int64_t>(entry.deadline_unix_ms - NowMs(), 1000));
     Result<std::string> archive = kubelet_.Checkpoint(entry.ns, entry.pod, c.name, left + options_.dump_grace, stop);
     if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while the kubelet makes a checkpoint");
     if (!archive.ok()) {
-      for (const std::string& path : archives) unlink(path.c_str());
+      const Code code = archive.status().code();
+      take_away(code != Code::kUnavailable && code != Code::kDeadlineExceeded && code != Code::kCancelled);
       // holdfast-runc says better what failed than the kubelet, which only passes an exit status on.
       if (!entry.stock && Exists(landing + "/result.json")) return TakeDumpResult(entry);
-      const Code code = archive.status().code();
       return Fail(entry, code == Code::kUnsupported ? api::reason::kUnsupported : api::reason::kDumpFailed,
                   "container " + c.name + ": " + archive.status().message());
     }
@@ -138,10 +144,10 @@ Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::s
   }
   if (entry.stock) {
     Status taken = TakeStockArchive(entry, archives, started_unix_ms);
-    for (const std::string& path : archives) unlink(path.c_str());
+    take_away(true);
     if (!taken.ok()) return Fail(entry, api::reason::kDumpFailed, "the kubelet's archive: " + taken.message());
   } else {
-    for (const std::string& path : archives) unlink(path.c_str());
+    take_away(true);
     if (!Exists(landing + "/result.json")) {
       return Fail(
           entry, api::reason::kDumpFailed,

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "agent/executor.h"
+#include "agent/kubelet_archives.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -12,6 +13,8 @@ namespace holdfast::agent {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+// After the deadline of a checkpoint that the kubelet did not answer about: so long it may still write an archive.
+constexpr int64_t kArchivePatienceMs = 15'000;
 
 int64_t PagesOf(const std::string& images) {
   int64_t bytes = 0;
@@ -194,6 +197,16 @@ Result<Executor::Pause> Executor::Finish(JournalEntry& entry) {
     }
   }
   HF_RETURN_IF_ERROR(RemoveAll(layout_.Landing(entry.uid)));
+  if (entry.unheard) {
+    const std::optional<std::string> other = CheckpointOf(entry.pod_uid);
+    if (other && *other != entry.uid) return Pause(std::chrono::seconds(1));  // the archives may be its
+    HF_ASSIGN_OR_RETURN(int removed, RemoveKubeletArchives(layout_, entry, NowMs()));
+    const int64_t last_ms = entry.deadline_unix_ms + std::chrono::duration_cast<std::chrono::milliseconds>(options_.dump_grace).count();
+    if (removed == 0 && NowMs() < last_ms + kArchivePatienceMs) {
+      ReleasePod(entry.pod_uid, entry.uid);
+      return Pause(std::chrono::seconds(1));
+    }
+  }
   for (const std::string& file : {layout_.DumpLock(entry.uid), layout_.DumpLog(entry.uid)}) std::remove(file.c_str());
   HF_RETURN_IF_ERROR(journal_.Remove(entry.uid));
   entry.step = Step::kFinished;

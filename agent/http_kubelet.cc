@@ -36,7 +36,7 @@ Result<std::string> ReadCheckpointAnswer(const kube::HttpResponse& response) {
       }
       return Status(Code::kNotFound, "the kubelet does not know the container: " + said);
     default:
-      return Status(Code::kUnavailable, "the kubelet answered " + std::to_string(response.status) + ": " + said);
+      return Status(Code::kInternal, "the kubelet answered " + std::to_string(response.status) + ": " + said);
   }
   HF_ASSIGN_OR_RETURN(Json json, ParseJson(response.body));
   const Json& items = GetArray(json, {"items"});

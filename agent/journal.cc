@@ -40,6 +40,7 @@ Json JournalEntry::ToJson() const {
           {"reported", reported},
           {"claimed", claimed},
           {"reclaimed", reclaimed},
+          {"unheard", unheard},
           {"commit", {{"id", commit.id}, {"digest", commit.digest}, {"newBytes", commit.new_bytes}, {"storeMs", commit.store_ms}}}};
 }
 
@@ -79,6 +80,7 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   e.reported = GetBool(json, {"reported"});
   e.claimed = GetBool(json, {"claimed"});
   e.reclaimed = GetBool(json, {"reclaimed"});
+  e.unheard = GetBool(json, {"unheard"});
   e.commit.id = GetString(json, {"commit", "id"});
   e.commit.digest = GetString(json, {"commit", "digest"});
   e.commit.new_bytes = static_cast<uint64_t>(GetInt(json, {"commit", "newBytes"}));

@@ -47,6 +47,7 @@ struct JournalEntry {
   bool reported = false;   // Ready or Failed stands in the Checkpoint's status
   bool claimed = false;    // by another pod, as far as was seen
   bool reclaimed = false;  // the old pod won the claim: it goes on, thawed
+  bool unheard = false;    // the kubelet was asked for an archive, and what it made was not taken away
 
   bool failed() const { return !failure_reason.empty(); }
   Json ToJson() const;

@@ -46,7 +46,8 @@ class Node {
 class Kubelet {
  public:
   virtual ~Kubelet() = default;
-  // The path on the node of the archive that the kubelet wrote. kUnsupported: the kubelet or the runtime cannot checkpoint.
+  // The path on the node of the archive that the kubelet wrote. kUnsupported: the kubelet or the runtime cannot checkpoint. kUnavailable,
+  // kDeadlineExceeded, kCancelled: it did not answer, and may write the archive all the same.
   virtual Result<std::string> Checkpoint(const std::string& ns, const std::string& pod, const std::string& container, Duration timeout,
                                          std::stop_token stop) = 0;
 };

@@ -2,6 +2,7 @@
 # make-image.sh BUILD [CRIU]: Holdfast's image as an OCI archive, without an image engine, from a CMake build folder. Prints the archive's
 # path: BUILD/image/holdfast-VERSION-HASH.tar, HASH telling its content. The image has two names: ghcr.io/holdfast/holdfast:VERSION and
 # :HASH. CRIU: the folder of make-criu-bundle.sh (default: the local cluster's, which tests/cluster/build.sh made).
+# HF_IMAGE_STAMP=TEXT: every program carries TEXT, so that it is another build of the same sources, in BUILD/image-TEXT (for tests).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/tests/cluster/env.sh"
@@ -13,11 +14,17 @@ work=$(mktemp -d "$build/image.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 "$root/scripts/image-root.sh" "$build" "$criu" "$work" >&2
+if [ -n "${HF_IMAGE_STAMP:-}" ]; then
+  printf '%s' "$HF_IMAGE_STAMP" >"$work/stamp"
+  find "$work/programs" -type f -print0 | xargs -0 -n1 objcopy --add-section ".holdfast.stamp=$work/stamp"
+  rm "$work/stamp"
+fi
 hash=$(cd "$work" && { find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -printf '%P %m %l\n' | sort; } | sha256sum | cut -c1-12)
-image=$build/image/holdfast-$version-$hash.tar
+folder=$build/image${HF_IMAGE_STAMP:+-$HF_IMAGE_STAMP}
+image=$folder/holdfast-$version-$hash.tar
 if [ ! -s "$image" ]; then
-  rm -rf "$build/image"
-  mkdir -p "$build/image"
+  rm -rf "$folder"
+  mkdir -p "$folder"
   "$root/tests/cluster/image.py" "$image" "ghcr.io/holdfast/holdfast:$version,ghcr.io/holdfast/holdfast:$hash" "$work/base" "$work/programs"
 fi
 echo "$image"

@@ -15,7 +15,7 @@ constexpr Duration kReadyPatience = seconds(60);
 constexpr Duration kFailureIsNews = std::chrono::hours(1);
 // So young a successor may be seen before the deletion that it answers.
 constexpr Duration kYoung = seconds(5);
-// A node that answers, but whose agent does not say that the old pod has ended: its kubelet has ended it by then.
+// A node that answers, but whose agent does not say that the old pod has ended: its kubelet has ended it so long after its grace period.
 constexpr Duration kAgentPatience = std::chrono::minutes(2);
 constexpr Duration kSettle = seconds(10);  // how long a pod must have existed to count as running cold
 
@@ -38,6 +38,9 @@ Step Cold(CheckpointPtr checkpoint, const std::string& why) {
   step.notice = Notice{true, "ColdStart", "starts without its predecessor's state: " + why, true, step.checkpoint != nullptr};
   return step;
 }
+
+// As long as its predecessor's: they have the same owner. The API takes any number for it.
+Duration GraceOf(const kube::Pod& pod) { return seconds(std::clamp<int64_t>(pod.termination_grace_seconds, 0, 365 * 86'400)); }
 
 // Why the pod cannot take this checkpoint, by its containers and volumes; nothing when it can.
 std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
@@ -166,7 +169,7 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
         continue;
       case End::kUnconfirmed:
         if (policy.restore.on_node_lost == api::OnNodeLost::kAssume && !candidate.node->ready) break;
-        if (candidate.node->ready && now - born >= kAgentPatience) break;
+        if (candidate.node->ready && now - born >= kAgentPatience + GraceOf(*w.pod)) break;
         if (!wait) wait = WaitForNode(w, candidate);
         continue;
       case End::kConfirmed:

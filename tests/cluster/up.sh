@@ -27,13 +27,13 @@ elif ip link show "$HF_BRIDGE" >/dev/null 2>&1; then
 fi
 # A cluster takes 35 inotify instances (kubelets 6 each, containerd, controller manager…), tests beside it some more; without, kubelets
 # die in a loop. The limit is raised, as for every tool that runs several nodes on one machine, until the next boot.
-clusters=$(find "$HF_STATE/run" -mindepth 2 -maxdepth 2 -name up | wc -l) limit=/proc/sys/fs/inotify/max_user_instances
-needed=$(((clusters + 2) * 45))
+mkdir -p "$HF_LOG" "$HF_RUN/flags"
+clusters=$(find "$HF_STATE/run" -mindepth 1 -maxdepth 1 -type d | wc -l) limit=/proc/sys/fs/inotify/max_user_instances
+needed=$(((clusters + 1) * 45))
 if [ "$(cat "$limit")" -lt "$needed" ]; then
   say "fs.inotify.max_user_instances: $(cat "$limit") -> $needed"
-  echo "$needed" >"$limit" || fail "$clusters clusters run, and one more needs it: sysctl fs.inotify.max_user_instances=$needed"
+  echo "$needed" >"$limit" || fail "$clusters clusters need it: sysctl fs.inotify.max_user_instances=$needed"
 fi
-mkdir -p "$HF_LOG" "$HF_RUN/flags"
 : >"$HF_RUN/extra-images"
 for tar in "$@"; do readlink -e "$tar" >>"$HF_RUN/extra-images" || fail "no such image: $tar"; done
 

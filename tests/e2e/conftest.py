@@ -22,11 +22,10 @@ def holdfast():
 
 def remove_everything():
     """Workloads and Checkpoints of the namespace that tests use; also what a demo left there."""
-    workloads, checkpoints = "poddisruptionbudgets,deployments,statefulsets,jobs,pods", "checkpoints.holdfast.dev"
-    if not kit.kubectl("get", f"{workloads},{checkpoints}", "-n", "default", "-o", "name").strip():
-        return
-    for kinds in (workloads, checkpoints):
-        kit.kubectl("delete", kinds, "--all", "-n", "default", "--wait=true", "--timeout=90s", timeout=120)
+    for kinds in (("poddisruptionbudgets", "deployments", "statefulsets", "jobs", "pods"), ("checkpoints",)):
+        there = [kind for kind in kinds if kit.get(kind)]
+        if there:
+            kit.kubectl("delete", ",".join(there), "--all", "-n", "default", "--wait=true", "--timeout=90s", timeout=120)
 
 
 @pytest.fixture(autouse=True)

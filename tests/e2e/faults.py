@@ -71,14 +71,15 @@ class Hold:
 
     def __init__(self, node, point):
         self.node, self.point = node, point
-        self.hit = f"/run/holdfast/faults/{point}.hit"
+        self.order = kit.node_path(node, f"/run/holdfast/faults/{point}")
+        self.hit = kit.node_path(node, f"/run/holdfast/faults/{point}.hit")
 
     def wait(self, limit=60):
-        look = lambda: kit.on_node(self.node, "sh", "-c", f"ls {self.hit} 2>/dev/null; true").strip()  # noqa: E731
-        kit.wait(f"{self.point} on {self.node} to be reached", look, limit, every=0.05)
+        kit.wait(f"{self.point} on {self.node} to be reached", self.hit.exists, limit, every=0.05)
 
     def go(self):
-        kit.on_node(self.node, "rm", "-f", self.hit, f"/run/holdfast/faults/{self.point}")
+        self.hit.unlink(missing_ok=True)
+        self.order.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -11,15 +11,14 @@ import subprocess
 import time
 import urllib.request
 
+import local_cluster
+from api import get
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "tests" / "cluster"
 WORKERS = ("node1", "node2")
 SYSTEM_NODE = "node3"
 SYSTEM = "holdfast-system"
-
-# ctest says which of the local clusters is this test's (RESOURCE_GROUPS in CMakeLists.txt); by hand HF_SLOT does, else it is the first.
-if granted := os.environ.get("CTEST_RESOURCE_GROUP_0_CLUSTERS"):
-    os.environ["HF_SLOT"] = granted.split(",")[0].removeprefix("id:")
 
 
 class Failure(AssertionError):
@@ -46,17 +45,6 @@ def kubectl_fails(*args, stdin=None):
     if done.returncode == 0:
         raise Failure(f"kubectl {' '.join(args)} was accepted:\n{done.stdout}")
     return done.stdout + done.stderr
-
-
-def get(kind, name=None, ns="default", selector=None):
-    """One object, or the list of items; None when the named object does not exist."""
-    args = ["get", kind, "-o", "json", "-n", ns]
-    if name:
-        text = kubectl(*args, name, "--ignore-not-found")
-        return json.loads(text) if text.strip() else None
-    if selector:
-        args += ["-l", selector]
-    return json.loads(kubectl(*args))["items"]
 
 
 def apply(text, ns="default"):
@@ -90,8 +78,16 @@ def stays(what, condition, seconds):
 
 
 def on_node(node, *command, check=True, timeout=60, stdin=None):
-    """Runs a command inside a node: in its namespaces."""
-    return run(CLUSTER / "node-exec", node, *command, check=check, timeout=timeout, stdin=stdin)
+    """Runs a command inside a node: in its namespaces (what tests/cluster/node-exec does)."""
+    spaces = ("--mount", "--net", "--pid", "--ipc", "--uts")
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    entered = ("nsenter", "-t", local_cluster.node_pid(node), *spaces, "--", "env", "-i", "HOME=/root", path)
+    return run(*entered, *command, check=check, timeout=timeout, stdin=stdin)
+
+
+def node_path(node, path):
+    """A file of a node, as this machine sees it."""
+    return pathlib.Path(f"/proc/{local_cluster.node_pid(node)}/root{path}")
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------------------------
@@ -253,11 +249,8 @@ def kill_component(component, node=None, name=None):
         if (node and where != node) or (name and pod["metadata"]["name"] != name):
             continue
         for status in pod["status"].get("containerStatuses", []):
-            container = status.get("containerID", "").removeprefix("containerd://")
-            if not container:
-                continue
-            pid = on_node(where, "cat", f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid", check=False).strip()
-            if pid.isdigit():
+            pid = init_pid(where, status.get("containerID", "").removeprefix("containerd://"))
+            if pid:
                 on_node(where, "kill", "-9", pid, check=False)
 
 
@@ -269,7 +262,7 @@ def arm_fault(node, point, order="kill"):
 
 def assert_fault_hit(node, point):
     """The fault point acted: a process that reaches it takes its order away."""
-    if on_node(node, "sh", "-c", f"ls /run/holdfast/faults/{point} 2>/dev/null; true").strip():
+    if node_path(node, f"/run/holdfast/faults/{point}").exists():
         raise Failure(f"nothing reached the fault point {point} on {node}")
 
 
@@ -280,11 +273,11 @@ def disarm_faults():
 
 def cut_off(node):
     """Nothing goes in or out of the node any more; what runs there runs on."""
-    run("bash", "-c", f". {CLUSTER}/env.sh && ip link set $HF_BRIDGE-{node.removeprefix('node')} down")
+    run("ip", "link", "set", f"{local_cluster.BRIDGE}-{node.removeprefix('node')}", "down")
 
 
 def connect_again(node):
-    run("bash", "-c", f". {CLUSTER}/env.sh && ip link set $HF_BRIDGE-{node.removeprefix('node')} up")
+    run("ip", "link", "set", f"{local_cluster.BRIDGE}-{node.removeprefix('node')}", "up")
 
 
 def node_is_ready(node):
@@ -299,8 +292,18 @@ def container_id(pod):
     return pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
 
 
+def init_pid(node, container):
+    """The container's first process as its node sees it; nothing when containerd has no such task."""
+    try:
+        return int(node_path(node, f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid").read_text())
+    except (OSError, ValueError):
+        return None
+
+
 def runs(node, container):
     """Whether a process of this container is alive on the node, as the kernel has it."""
-    task = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container}/init.pid"
-    pid = on_node(node, "sh", "-c", f"cat {task} 2>/dev/null; true").strip()
-    return pid.isdigit() and bool(on_node(node, "sh", "-c", f"grep -s '^State:[[:space:]]*[^ZX[:space:]]' /proc/{pid}/status; true").strip())
+    pid = init_pid(node, container)
+    try:
+        return pid is not None and node_path(node, f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import kit
+import local_cluster
 
 SCRIPT = (pathlib.Path(__file__).parent / "node_state.py").read_text()
 OURS = ("criu", "runc", "holdfast-runc", "holdfast-wait")
@@ -13,12 +14,7 @@ TASK_MOUNT = re.compile(r"^/run/containerd/io\.containerd\.(?:runtime\.v2\.task/
 
 
 def node_state(node):
-    cluster = kit.run("bash", "-c", f". {kit.CLUSTER}/env.sh; echo $HF_BRIDGE").strip()
-    return json.loads(kit.on_node(node, "python3", "-", f"{cluster}-{node}", stdin=SCRIPT))
-
-
-def all_pods():
-    return json.loads(kit.kubectl("get", "pods", "-A", "-o", "json"))["items"]
+    return json.loads(kit.on_node(node, "python3", "-", f"{local_cluster.BRIDGE}-{node}", stdin=SCRIPT))
 
 
 def uids(objects):
@@ -58,14 +54,14 @@ def _of_node(node, state, pods, checkpoints):
 
 def on_nodes():
     """What lies on the nodes and in the store of pods and Checkpoints that are gone, and what no pod at rest has. Lines."""
-    pods, checkpoints = uids(all_pods()), uids(json.loads(kit.kubectl("get", "checkpoints.holdfast.dev", "-A", "-o", "json"))["items"])
+    pods, checkpoints = uids(kit.get("pods", ns=None)), uids(kit.checkpoints(ns=None))
     return [f"{node}: {line}" for node in (*kit.WORKERS, kit.SYSTEM_NODE) for line in _of_node(node, node_state(node), pods, checkpoints)]
 
 
 def in_the_api():
     """Promises in the API that nobody will keep: gates without a Checkpoint to wait for, claims of pods that are gone. Lines."""
-    pods, found = all_pods(), []
-    all_checkpoints = json.loads(kit.kubectl("get", "checkpoints.holdfast.dev", "-A", "-o", "json"))["items"]
+    pods, found = kit.get("pods", ns=None), []
+    all_checkpoints = kit.checkpoints(ns=None)
     waiting = any(c.get("status", {}).get("phase") not in ("Ready", "Failed") for c in all_checkpoints)
     for pod in pods:
         gates = [g["name"] for g in pod["spec"].get("schedulingGates", [])]

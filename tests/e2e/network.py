@@ -73,6 +73,17 @@ def kubelet_api(node):
                  f"ct original ip saddr {api} ct original ip daddr {address} ct original proto-dst 10250"), LOCAL)
 
 
+def agent_kubelet(node):
+    """The call that makes a checkpoint; both are on the node's own address."""
+    address = _node_address(node)
+    return Path("agent and kubelet", node, (f"ct original ip saddr {address} ct original ip daddr {address} ct original proto-dst 10250",), LOCAL)
+
+
+def api_webhooks():
+    return Path("API server and webhooks", kit.SYSTEM_NODE,
+                tuple(f"ct original ip saddr {_api_address()} ct original ip daddr {ip} ct original proto-dst 9443" for ip in _pods("controller")))
+
+
 def controller_api():
     """Both replicas', and not the webhooks."""
     api = _api_service()

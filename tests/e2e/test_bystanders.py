@@ -5,6 +5,7 @@ import json
 import pytest
 
 import kit
+import releases
 
 PLAIN = """
 apiVersion: apps/v1
@@ -125,8 +126,6 @@ spec: {podRef: {name: %s}, final: true}
 
 def test_a_drain_works_as_always_after_holdfast_was_uninstalled(counter):
     """`helm uninstall` with protected pods running: drains go on, pods start anew, and it can be installed again."""
-    import os
-
     old = kit.ready_pod("app=counter")
     kit.run(kit.CLUSTER / "helm", "uninstall", "holdfast", "-n", kit.SYSTEM, "--wait", timeout=180)
     try:
@@ -134,5 +133,4 @@ def test_a_drain_works_as_always_after_holdfast_was_uninstalled(counter):
         kit.drain(old["spec"]["nodeName"], "--timeout=60s")
         kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"])
     finally:
-        kit.run("bash", "-c", f". {kit.CLUSTER}/env.sh && rm -f $HF_RUN/installed")
-        kit.run(kit.ROOT / "scripts" / "install-local.sh", timeout=300, env={**os.environ, "HF_FAULT_POINTS": "1"})
+        releases.install_again()

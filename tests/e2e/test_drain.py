@@ -60,9 +60,8 @@ def token_claims(pod):
     """The claims of the token that the pod's processes see (read on the node: the example image has no shell)."""
     import base64
 
-    status = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     node = pod["spec"]["nodeName"]
-    pid = kit.on_node(node, "cat", f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{status}/init.pid").strip()
+    pid = kit.init_pid(node, kit.container_id(pod))
     token = kit.on_node(node, "cat", f"/proc/{pid}/root/var/run/secrets/kubernetes.io/serviceaccount/token")
     payload = token.split(".")[1]
     return json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

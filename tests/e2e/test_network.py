@@ -17,6 +17,7 @@ spec:
   final: true
   deadline: %(deadline)ds
 """
+MANUAL = FINAL.replace("  final: true\n", "")
 
 
 def drain_with_broken_network(counter, point, path_of, how, seconds):
@@ -146,3 +147,36 @@ def test_a_checkpoint_stays_until_the_controller_reaches_the_store_and_its_conte
         kit.kubectl("delete", "checkpoints.holdfast.dev", "kept", "--wait=false")
         kit.stays("the object, while its content is there", lambda: kit.get("checkpoints.holdfast.dev", "kept"), 4)
     kit.wait("the Checkpoint to go", lambda: kit.get("checkpoints.holdfast.dev", "kept") is None, limit=60)
+
+
+def test_the_kubelets_answer_to_a_manual_checkpoint_is_lost_and_the_pod_goes_on(counter):
+    """holdfast-runc has written down what it made, so that the checkpoint is kept all the same; the kubelet's archive does not stay."""
+    pod = kit.ready_pod("app=counter")
+    node = pod["spec"]["nodeName"]
+    with faults.held(node, "runtime.frozen") as hold:
+        kit.apply(MANUAL % {"name": "unheard", "pod": pod["metadata"]["name"], "deadline": 15})
+        hold.wait()
+        with network.broken(network.agent_kubelet(node), network.ANSWERS_LOST):
+            hold.go()
+            checkpoint = kit.ended("unheard", limit=60)
+    assert checkpoint["status"]["phase"] == "Ready", checkpoint["status"]
+    assert_went_on_where_it_was(counter, pod)
+
+
+def test_the_kubelet_cannot_be_reached_and_a_manual_checkpoint_says_so(counter):
+    pod = kit.ready_pod("app=counter")
+    with network.broken(network.agent_kubelet(pod["spec"]["nodeName"]), network.CUT):
+        kit.apply(MANUAL % {"name": "unasked", "pod": pod["metadata"]["name"], "deadline": 10})
+        checkpoint = kit.ended("unasked", limit=60)
+    assert checkpoint["status"]["phase"] == "Failed", checkpoint["status"]
+    assert "kubelet" in kit.ready_reason(checkpoint)[1], checkpoint["status"]
+    assert_went_on_where_it_was(counter, pod)
+
+
+def test_the_api_server_cannot_reach_the_webhooks_and_a_drain_works_as_always_and_says_what_was_lost(counter):
+    pod = kit.ready_pod("app=counter")
+    with network.broken(network.api_webhooks(), network.CUT):
+        kit.drain(pod["spec"]["nodeName"], "--timeout=100s")
+        kit.ready_pod("app=counter", not_uid=pod["metadata"]["uid"])
+    judge.assert_all_is_well(counter)
+    kit.uncordon_all()

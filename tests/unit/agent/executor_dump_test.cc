@@ -1,4 +1,7 @@
 // The executor and its dump: by holdfast-runc or through the kubelet, failing, late, lost.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "executor_fixture.h"
 
 namespace holdfast::agent {
@@ -15,6 +18,45 @@ TEST_F(ExecutorTest, ACheckpointThatIsNotFinalGoesThroughTheKubeletAndThePodRuns
   EXPECT_EQ(node.dumps, 0);
   EXPECT_FALSE(Frozen());
   EXPECT_FALSE(Exists(dir.path() + "/archive.tar")) << "the kubelet's archive must not fill its disk";
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AnArchiveThatTheKubeletDidNotTellOfIsRemovedAndOthersStay) {
+  cluster.checkpoint["spec"]["final"] = false;
+  const std::string folder = layout.kubelet + "/checkpoints";
+  ASSERT_TRUE(MakeDirs(folder).ok());
+  auto write = [&](const std::string& name, Duration age) {
+    const auto at = std::chrono::duration_cast<std::chrono::seconds>((clock.Wall() - age).time_since_epoch()).count();
+    const timespec times[2] = {{at, 0}, {at, 0}};
+    ASSERT_TRUE(WriteFileAtomically(folder + "/" + name, "stub").ok());
+    ASSERT_EQ(utimensat(AT_FDCWD, (folder + "/" + name).c_str(), times, 0), 0);
+  };
+  write("checkpoint-web-0_default-main-2026-11-20T10:00:00Z.tar", std::chrono::hours(1));
+  write("checkpoint-web-0_default-main-sidecar-2026-11-21T10:00:00Z.tar", Duration(0));
+  write("checkpoint-web-01_default-main-2026-11-21T10:00:00Z.tar", Duration(0));
+  kubelet.on_checkpoint = [&](const std::string&) -> Result<std::string> {
+    Dump(layout.Landing("ck-uid"), true);
+    return Status(Code::kDeadlineExceeded, "no answer");
+  };
+  bool made = false;
+  on_ingest = [&](const storage::IngestOptions&) {  // containerd goes on with it
+    if (!std::exchange(made, true)) write("checkpoint-web-0_default-main-2026-11-21T10:00:00Z.tar", -std::chrono::seconds(1));
+    return std::vector<storage::FileEntry>{};
+  };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady) << "holdfast-runc said that it is whole";
+  EXPECT_THAT(*ListDir(folder), ElementsAre("checkpoint-web-01_default-main-2026-11-21T10:00:00Z.tar",
+                                            "checkpoint-web-0_default-main-2026-11-20T10:00:00Z.tar",
+                                            "checkpoint-web-0_default-main-sidecar-2026-11-21T10:00:00Z.tar"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AKubeletThatNeverMakesAnArchiveIsNotWaitedForForEver) {
+  cluster.checkpoint["spec"]["final"] = false;
+  kubelet.on_checkpoint = [](const std::string&) -> Result<std::string> { return Status(Code::kUnavailable, "connection refused"); };
+  EXPECT_TRUE(Drive(500));
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_THAT(Message(), HasSubstr("connection refused"));
   ExpectNothingLeft();
 }
 

@@ -31,6 +31,7 @@ class ExecutorTest : public ::testing::Test {
   ExecutorTest() {
     layout.run = dir.path() + "/run";
     layout.state = dir.path() + "/state";
+    layout.kubelet = dir.path() + "/kubelet";
     EXPECT_TRUE(layout.Make().ok());
     cluster.pods["default/web-0"] = PodJson("web-0", "pod-uid");
     cluster.checkpoint = CheckpointJson(true);

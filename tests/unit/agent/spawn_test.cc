@@ -91,7 +91,7 @@ TEST(KubeletAnswer, IsReadWithSuspicion) {
   EXPECT_EQ(read(404, "404 page not found").status().code(), Code::kUnsupported);
   EXPECT_EQ(read(404, "pod does not exist").status().code(), Code::kNotFound);
   EXPECT_EQ(read(403, "").status().code(), Code::kPermissionDenied);
-  EXPECT_EQ(read(500, "checkpointing of default/web-0/main failed").status().code(), Code::kUnavailable);
+  EXPECT_EQ(read(500, "checkpointing of default/web-0/main failed").status().code(), Code::kInternal);
 }
 
 }  // namespace

@@ -56,14 +56,16 @@ struct Lost {
     return pod;
   }();
 
-  Step At10() const {
+  int now = kBorn + 10;
+
+  Step Look() const {
     World w;
     w.pod = Share(successor);
     w.lineage.owner = WebOwner();
     w.protection = {true, Share(policy), ""};
     w.candidates = more;
     w.candidates.push_back({Share(checkpoint), pod, nullptr, node});
-    return Next(w, At(kBorn + 10));
+    return Next(w, At(now));
   }
 };
 
@@ -102,6 +104,20 @@ const Case kCases[] = {
      [](Lost* l) {
        l->node = NodeThat(true);
        l->pod = nullptr;
+     }},
+    {"the same after two minutes, but its kubelet may still be giving it its grace period", Action::kWait,
+     [](Lost* l) {
+       l->node = NodeThat(true);
+       l->pod = nullptr;
+       l->successor.termination_grace_seconds = 600;
+       l->now = kBorn + 700;
+     }},
+    {"the same after its grace period and two minutes", Action::kClaim,
+     [](Lost* l) {
+       l->node = NodeThat(true);
+       l->pod = nullptr;
+       l->successor.termination_grace_seconds = 600;
+       l->now = kBorn + 720;
      }},
     {"the node's agent said that nothing is left", Action::kClaim,
      [](Lost* l) {
@@ -174,12 +190,12 @@ TEST(LostNode, ASuccessor) {
   for (const Case& c : kCases) {
     Lost lost;
     c.change(&lost);
-    EXPECT_EQ(lost.At10().action, c.action) << c.what << ": " << lost.At10().why;
+    EXPECT_EQ(lost.Look().action, c.action) << c.what << ": " << lost.Look().why;
   }
 }
 
 TEST(LostNode, WaitingNamesTheNodeAndTheCommand) {
-  const Step step = Lost().At10();
+  const Step step = Lost().Look();
   ASSERT_TRUE(step.notice);
   EXPECT_EQ(step.notice->reason, "WaitsForNode");
   EXPECT_NE(step.notice->note.find("kubectl taint node node-a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
@@ -191,13 +207,13 @@ TEST(LostNode, TheNewestOneIsTakenAndSaysFromWhenItIs) {
   Lost lost;
   lost.node = nullptr;
   lost.more = {{Share(Taken("interval-2", 250)), lost.pod, nullptr, nullptr}};
-  const Step claim = lost.At10();
+  const Step claim = lost.Look();
   ASSERT_EQ(claim.action, Action::kClaim);
   EXPECT_EQ(claim.checkpoint->meta.name, "interval-2");
   api::Checkpoint claimed = *claim.checkpoint;
   claimed.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(kBorn + 10))};
   lost.more = {{Share(claimed), lost.pod, nullptr, nullptr}};
-  const Step release = lost.At10();
+  const Step release = lost.Look();
   ASSERT_EQ(release.action, Action::kRelease);
   ASSERT_TRUE(release.notice);
   EXPECT_EQ(release.notice->reason, "StateIsOlder");
@@ -211,9 +227,9 @@ TEST(LostNode, TwoSuccessorsNeverGoOnFromTheSamePod) {
   api::Checkpoint given = Taken("interval-2", 250);
   given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(kBorn + 1))};
   lost.more = {{Share(given), nullptr, nullptr, nullptr}};
-  EXPECT_EQ(lost.At10().action, Action::kCold) << "interval-1 is older state of the same pod";
+  EXPECT_EQ(lost.Look().action, Action::kCold) << "interval-1 is older state of the same pod";
   lost.more.push_back({Share(Taken("interval-z", 90, "uid-z")), nullptr, nullptr, nullptr});
-  const Step other = lost.At10();
+  const Step other = lost.Look();
   ASSERT_EQ(other.action, Action::kClaim) << "another replica that was lost";
   EXPECT_EQ(other.checkpoint->spec.pod_uid, "uid-z");
 }
@@ -226,16 +242,16 @@ TEST(LostNode, ACopyThatAUserMadeIsNoSuccessor) {
   kube::Pod copy = WebPod("copy", "uid-copy");
   copy.meta.annotations[api::kFromCheckpoint] = "interval-2";
   lost.more = {{Share(given), nullptr, Share(copy), nullptr}};
-  EXPECT_EQ(lost.At10().action, Action::kClaim);
+  EXPECT_EQ(lost.Look().action, Action::kClaim);
 }
 
 TEST(LostNode, AFinalCheckpointGoesFirst) {
   Lost lost;
   lost.node = NodeThat(false, true);
   lost.more = {{Share(InPhase(Phase::kReady)), lost.pod, nullptr, lost.node}};
-  EXPECT_TRUE(lost.At10().checkpoint->spec.final);
+  EXPECT_TRUE(lost.Look().checkpoint->spec.final);
   lost.more = {{Share(InPhase(Phase::kFailed)), lost.pod, nullptr, lost.node}};
-  EXPECT_EQ(lost.At10().checkpoint->meta.name, "interval-1") << "older state rather than none";
+  EXPECT_EQ(lost.Look().checkpoint->meta.name, "interval-1") << "older state rather than none";
 }
 
 TEST(LostNode, MemoryThatIsOlderThanItsVolumeIsNotRestored) {
@@ -246,16 +262,16 @@ TEST(LostNode, MemoryThatIsOlderThanItsVolumeIsNotRestored) {
   lost.successor.volumes[0].type = "persistentVolumeClaim";
   lost.successor.volumes[0].claim_name = "data-0";
   lost.successor.containers[0].mounts = {{"data", "/data", false}};
-  Step step = lost.At10();
+  Step step = lost.Look();
   EXPECT_EQ(step.action, Action::kCold);
   EXPECT_NE(step.why.find("data-0"), std::string::npos) << step.why;
   lost.policy.spec.restore.volumes = api::Volumes::kSnapshot;
-  EXPECT_EQ(lost.At10().action, Action::kCold) << "there is no snapshot";
+  EXPECT_EQ(lost.Look().action, Action::kCold) << "there is no snapshot";
   lost.policy.spec.restore.volumes = api::Volumes::kIgnoreDrift;
-  EXPECT_EQ(lost.At10().action, Action::kClaim);
+  EXPECT_EQ(lost.Look().action, Action::kClaim);
   lost.policy.spec.restore.volumes = api::Volumes::kFinalOnly;
   lost.successor.containers[0].mounts[0].read_only = true;
-  EXPECT_EQ(lost.At10().action, Action::kClaim);
+  EXPECT_EQ(lost.Look().action, Action::kClaim);
 }
 
 TEST(LostNode, ASuccessorThatIsSeenBeforeTheDeletionWaits) {
