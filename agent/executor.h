@@ -56,6 +56,7 @@ class Executor {
   Result<Pause> Advance(JournalEntry& entry, std::stop_token stop);
   // dump
   Result<Pause> StartDump(JournalEntry& entry, std::stop_token stop);
+  Result<std::string> AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop);
   Result<Pause> DumpThroughKubelet(JournalEntry& entry, std::stop_token stop);
   Result<Pause> WaitForDump(JournalEntry& entry, std::stop_token stop);
   Result<Pause> TakeDumpResult(JournalEntry& entry);

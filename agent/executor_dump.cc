@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr Duration kLookForResult = milliseconds(100), kAnswerPatience = std::chrono::seconds(5);
 constexpr Duration kNothingFrozen = std::chrono::seconds(3);  // this long without a paused container: no dump is running behind our back
 
 }  // namespace
@@ -116,6 +117,20 @@ Result<Executor::Pause> Executor::AfterDump(JournalEntry& entry) {
   return Pause();
 }
 
+// The path of the kubelet's archive. Once holdfast-runc has said what it did, an answer that does not come is not waited for.
+Result<std::string> Executor::AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop) {
+  std::stop_source enough;
+  std::stop_callback forward(stop, [&enough] { enough.request_stop(); });
+  std::jthread watching([&](std::stop_token over) {
+    while (!Exists(layout_.Landing(entry.uid) + "/result.json")) {
+      if (!clock_.Sleep(kLookForResult, over)) return;
+    }
+    if (clock_.Sleep(kAnswerPatience, over)) enough.request_stop();
+  });
+  const Duration left = milliseconds(std::max<int64_t>(entry.deadline_unix_ms - NowMs(), 1000));
+  return kubelet_.Checkpoint(entry.ns, entry.pod, container, left + options_.dump_grace, enough.get_token());
+}
+
 Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::stop_token stop) {
   const std::string landing = layout_.Landing(entry.uid);
   const int64_t started_unix_ms = NowMs();
@@ -127,8 +142,7 @@ Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::s
     entry.unheard = !heard;
   };
   for (const JournalContainer& c : entry.containers) {
-    const Duration left = milliseconds(std::max<int64_t>(entry.deadline_unix_ms - NowMs(), 1000));
-    Result<std::string> archive = kubelet_.Checkpoint(entry.ns, entry.pod, c.name, left + options_.dump_grace, stop);
+    Result<std::string> archive = AskKubelet(entry, c.name, stop);
     if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while the kubelet makes a checkpoint");
     if (!archive.ok()) {
       const Code code = archive.status().code();

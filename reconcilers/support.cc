@@ -29,6 +29,14 @@ std::optional<std::string> UnsupportedPod(const kube::Pod& pod) {
   return std::nullopt;
 }
 
+std::optional<std::string> Unprotected(const kube::Pod& pod) {
+  if (auto why = UnsupportedPod(pod)) return why;
+  if (pod.runtime_class == api::kRuntimeClass) return std::nullopt;
+  if (!pod.runtime_class.empty()) return "it runs under RuntimeClass " + pod.runtime_class;
+  return "it was created before it was to be protected, or while Holdfast did not answer: delete it, and the pod that comes instead will "
+         "be";
+}
+
 std::optional<std::string> UnsupportedHere(const kube::Pod& pod, const kube::Node* node, bool final) {
   if (auto why = UnsupportedPod(pod)) return why;
   if (final && pod.runtime_class != api::kRuntimeClass) {

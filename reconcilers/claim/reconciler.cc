@@ -5,6 +5,7 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "reconcilers/claim/cold_start.h"
+#include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::claim {
 namespace {
@@ -167,6 +168,18 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
   return kube::ReconcileResult{kAfterConflict};
 }
 
+Status Reconciler::TellUnprotected(const kube::Pod& pod, std::stop_token stop) {
+  const auto why = Unprotected(pod);
+  const std::string what = "unprotected " + pod.meta.uid;
+  if (!why || Told(what)) return Status::Ok();
+  const Status sent = context_.events.WarnOnce(kube::ObjectReference::To(kube::Pod::kResource, pod.meta), "unprotected-" + pod.meta.uid,
+                                               "NotProtected", "Holdfast", "a drain will not bring its state along: " + *why, Calls(stop));
+  if (sent.code() == Code::kCancelled) return sent;
+  if (!sent.ok()) LogWarning("a pod is not protected, and no event says so", {{"pod", pod.meta.Key()}, {"error", sent.ToString()}});
+  FirstTime(what);
+  return Status::Ok();
+}
+
 Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c, std::stop_token stop) {
   if (kube::FindCondition(c->status.conditions, "ColdStart") != nullptr) return Status::Ok();
   const std::string text = "pod " + pod.meta.name + " started without the state in Checkpoint " + c->meta.name +
@@ -207,7 +220,9 @@ Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, s
   }
   if (Gated(*pod)) return OpenGate(std::move(world), stop);
   HF_RETURN_IF_ERROR(TellCold(*pod, stop));
-  if (!world.protection.on || world.candidates.empty()) return kube::ReconcileResult{};
+  if (!world.protection.on) return kube::ReconcileResult{};
+  HF_RETURN_IF_ERROR(TellUnprotected(*pod, stop));
+  if (world.candidates.empty()) return kube::ReconcileResult{};
   if (CheckpointPtr beside = ColdBeside(world, context_.clock.Wall())) {
     Status reported = ReportColdBeside(*pod, beside, stop);
     if (reported.code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};

@@ -24,6 +24,8 @@ class Reconciler {
   Result<PodPtr> PatchPod(const kube::Pod& pod, const Step& step, std::stop_token stop);
   // The events of a pod that started cold, ours or an earlier leader's. An error when they may come through later.
   Status TellCold(const kube::Pod& pod, std::stop_token stop);
+  // The event of a pod that should be protected, and is not: said once.
+  Status TellUnprotected(const kube::Pod& pod, std::stop_token stop);
   Status ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop);
   bool FirstTime(const std::string& what);
   bool Told(const std::string& what);

@@ -12,9 +12,7 @@ namespace {
 constexpr size_t kMaxUnprotected = 50;  // as many as the CRD takes; the numbers tell the rest
 
 std::string WhyUnprotected(const View& view, const kube::Pod& pod) {
-  if (auto why = UnsupportedPod(pod)) return *why;
-  if (pod.runtime_class.empty()) return "it was started before it was protected: restart it";
-  if (pod.runtime_class != api::kRuntimeClass) return "it runs under RuntimeClass " + pod.runtime_class;
+  if (auto why = Unprotected(pod)) return *why;
   if (pod.node_name.empty()) return "";  // will be, once it is scheduled
   NodePtr node = view.GetNode(pod.node_name);
   return UnsupportedHere(pod, node.get(), true).value_or("");

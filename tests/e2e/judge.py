@@ -8,7 +8,7 @@ import time
 import kit
 import leaks
 
-TOLD = ("ColdStart", "RestartedCold")  # events that say that a pod's state was not brought along
+TOLD = ("ColdStart", "RestartedCold", "NotProtected")  # events that say that a pod's state was not brought along
 
 
 @dataclasses.dataclass
