@@ -147,6 +147,18 @@ struct WorkQueue::Impl {
     return nullptr;
   }
 
+  // Of the two keys that are likely to come after this one: long queues are not in a near cache. What of the next one is looked at to fetch
+  // more was fetched a call ago.
+  void FetchAhead(const Entry* e) const {
+    const Entry* next = e->next;
+    if (next == nullptr) return;
+    entries.Prefetch(next);
+    __builtin_prefetch(next->key.data());
+    if (next->next == nullptr) return;
+    __builtin_prefetch(next->next, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(next->next + 1) - 1, 1);
+  }
+
   bool Idle() const { return ready == 0 && processing == 0; }
 };
 
@@ -229,7 +241,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
     --q.waiting;
   }
   Entry* e = q.Next();
-  if (e->next != nullptr) q.entries.Prefetch(e->next);  // it is likely to be the next that is done
+  q.FetchAhead(e);
   q.TakeFromClass(e);
   --q.ready;
   --q.available;

@@ -53,6 +53,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--mib", type=int, default=100, help="memory of the counter that is drained")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     random.seed(options.seed)
@@ -60,9 +61,7 @@ def main():
     network.heal_all()
     kit.disarm_faults()
     kit.uncordon_all()
-    kit.kubectl("apply", "-f", str(kit.ROOT / "examples" / "counter.yaml"))
-    kit.ready_pod("app=counter", limit=120)
-    witness = kit.Witness()
+    witness = kit.start_counter(kit.counter_yaml(options.mib))
     witness.reset()
     witness.wait_progress()
     result = {"commit": kit.run("git", "-C", str(kit.ROOT), "rev-parse", "HEAD").strip(), "seed": options.seed, "moves": 0, "faults": 0, "lost": 0,

@@ -61,10 +61,11 @@ def nothing(what, find, limit=45):
 
 @pytest.fixture
 def counter(clean_slate):
-    """The example counter, running and counting."""
-    kit.kubectl("apply", "-f", str(kit.ROOT / "examples" / "counter.yaml"))
-    kit.ready_pod("app=witness")
-    kit.ready_pod("app=counter", limit=90)
-    witness = kit.Witness()
-    witness.wait_progress()
-    return witness
+    """The example counter with 30 MiB, running and counting: its witness."""
+    return kit.start_counter(kit.counter_yaml())
+
+
+@pytest.fixture
+def big_counter(clean_slate):
+    """The example as it is: 300 MiB."""
+    return kit.start_counter(kit.counter_yaml(300))

@@ -235,6 +235,25 @@ def assert_own_clock_stood_still(report):
         raise Failure(f"CLOCK_MONOTONIC went on while the process was away, or its outside connection was not reset at once: {json.dumps(report)}")
 
 
+# --- the counter --------------------------------------------------------------------------------------------------------------------
+
+
+def counter_yaml(mib=30):
+    """The example counter and its witness, with less memory: what is about faults and not about size shall not take its time."""
+    text = (ROOT / "examples" / "counter.yaml").read_text()
+    return text.replace('value: "300"', f'value: "{mib}"').replace("memory: 330Mi", f"memory: {mib + 30}Mi")
+
+
+def start_counter(text):
+    """Applies counter and witness, and waits until it counts: its witness."""
+    apply(text)
+    ready_pod("app=witness")
+    ready_pod("app=counter", limit=90)
+    witness = Witness()
+    witness.wait_progress()
+    return witness
+
+
 # --- faults -------------------------------------------------------------------------------------------------------------------------
 
 

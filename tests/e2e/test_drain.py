@@ -15,15 +15,15 @@ def drain_once(selector="app=counter"):
     return done, old, new
 
 
-def test_ten_drains_back_and_forth_lose_and_repeat_no_count(counter):
+def test_ten_drains_back_and_forth_lose_and_repeat_no_count(big_counter):
     for _ in range(10):
         _, old, new = drain_once()
         assert new["spec"]["nodeName"] != old["spec"]["nodeName"]
-        counter.wait_progress()
-        kit.assert_nothing_lost(counter.only())
-    kit.assert_own_clock_stood_still(counter.only())
-    gaps = [g["ms"] for g in counter.only()["gaps"]]
-    print(f"gaps over 1 s: {gaps}; longest {counter.only()['longest_gap_ms']} ms")  # bench/drain judges them
+        big_counter.wait_progress()
+        kit.assert_nothing_lost(big_counter.only())
+    kit.assert_own_clock_stood_still(big_counter.only())
+    gaps = [g["ms"] for g in big_counter.only()["gaps"]]
+    print(f"gaps over 1 s: {gaps}; longest {big_counter.only()['longest_gap_ms']} ms")  # bench/drain judges them
 
 
 def test_drain_shows_the_progress_of_the_checkpoint(counter):
@@ -81,9 +81,9 @@ def test_two_containers_move_together(clean_slate):
             kit.assert_nothing_lost(counter_report)
 
 
-def test_the_checkpoint_tells_what_it_was(counter):
+def test_the_checkpoint_tells_what_it_was(big_counter):
     _, old, new = drain_once()
-    counter.wait_progress()
+    big_counter.wait_progress()
     name = new["metadata"]["annotations"]["holdfast.dev/restore"]
     checkpoint = kit.get("checkpoints.holdfast.dev", name)
     status = checkpoint["status"]

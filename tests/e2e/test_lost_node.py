@@ -16,14 +16,19 @@ metadata: {name: often}
 spec:
   triggers: {interval: 10s}
 """
-COUNTER = (
-    (kit.ROOT / "examples" / "counter.yaml").read_text().replace('holdfast.dev/protect: "true"', "holdfast.dev/policy: often").replace('value: "300"', 'value: "30"')
-)
+COUNTER = kit.counter_yaml().replace('holdfast.dev/protect: "true"', "holdfast.dev/policy: often")
 
 
 def interval_checkpoints(phase="Ready"):
     found = [c for c in kit.checkpoints() if c["spec"]["trigger"] == "Interval" and c.get("status", {}).get("phase") == phase]
     return sorted(found, key=lambda c: c["status"].get("completedAt", ""))
+
+
+def just_checkpointed(witness):
+    """Returns soon after a checkpoint was completed, when some counts have come after it that it does not have."""
+    seen = {c["metadata"]["name"] for c in interval_checkpoints()}
+    kit.wait("a new checkpoint", lambda: any(c["metadata"]["name"] not in seen for c in interval_checkpoints()), limit=60)
+    witness.wait_progress()
 
 
 @pytest.fixture
@@ -84,7 +89,7 @@ def test_an_interval_makes_checkpoints_and_keeps_the_newest(often):
 
 def test_a_deleted_pod_goes_on_from_its_last_interval_checkpoint(often):
     old = kit.ready_pod("app=counter")
-    kit.wait("a checkpoint", interval_checkpoints, limit=60)
+    just_checkpointed(often)
     kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=false")
     new = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"], limit=90)
     assert new["metadata"]["annotations"]["holdfast.dev/restore"].startswith("interval-")
@@ -96,7 +101,8 @@ def test_a_deleted_pod_goes_on_from_its_last_interval_checkpoint(often):
 def test_a_lost_nodes_pod_goes_on_elsewhere_only_after_the_node_is_out_of_service(often, lost):
     old = kit.ready_pod("app=counter")
     container = kit.container_id(old)
-    kit.wait("two checkpoints", lambda: len(interval_checkpoints()) >= 2, limit=60)
+    kit.wait("a checkpoint", interval_checkpoints, limit=60)
+    just_checkpointed(often)  # the second one
     lost()
     last = often.only()["last"]
     kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=false")  # what the taint manager does after its five minutes

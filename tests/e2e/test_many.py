@@ -13,7 +13,7 @@ from test_workloads import assert_all_kept, start, with_counter
 def small(replicas=1, change=lambda text: text):
     return with_counter(
         lambda text: change(
-            text.replace("replicas: 1", f"replicas: {replicas}").replace('value: "300"', 'value: "10"').replace("cpu: 50m, memory: 330Mi", "cpu: 10m, memory: 30Mi")
+            text.replace("replicas: 1", f"replicas: {replicas}").replace('value: "30"', 'value: "10"').replace("cpu: 50m, memory: 60Mi", "cpu: 10m, memory: 30Mi")
         )
     )
 

@@ -61,7 +61,7 @@ def test_a_slow_way_to_the_store_shows_its_progress_and_the_state_moves(counter)
     shown = []
     with faults.held(node, "agent.dumped") as hold, faults.draining(node) as drain:
         hold.wait()
-        with network.broken(network.agent_store(node), network.slow(30000)):
+        with network.broken(network.agent_store(node), network.slow(3000)):
             hold.go()
 
             def half_way():
