@@ -40,6 +40,8 @@ def _of_node(node, state, pods, checkpoints):
     used = {task["netns"] for task in tasks.values()}
     yield from (f"network namespace {path} without a sandbox" for path in state["netns"] if path not in used)
     for mount in state["mounts"]:
+        if mount.endswith("/pinned-namespaces/user"):
+            continue  # containerd's own: it stays when a pod with hostUsers: false goes while its sandbox is made
         of_pod, of_task = POD_MOUNT.match(mount), TASK_MOUNT.match(mount)
         if (of_pod and of_pod.group(1) not in pods) or (of_task and of_task.group(1) not in tasks):
             yield f"mount {mount} of a pod that is gone"
