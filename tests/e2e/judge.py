@@ -83,17 +83,31 @@ def faults_found(seen, program="counter"):
     return found
 
 
+def _state_of(pod, events):
+    """What keeps a pod from running, for whoever reads the failure."""
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    said = [f"{e.get('reason', '')}: {e.get('note', '')}"[:300] for e in events if e.get("regarding", {}).get("uid") == pod["metadata"]["uid"]]
+    states = {s["name"]: s.get("state", {}) for s in status.get("initContainerStatuses", []) + status.get("containerStatuses", [])}
+    gates = [g["name"] for g in pod["spec"].get("schedulingGates", [])]
+    return f"pod {name} on {pod['spec'].get('nodeName')}: {status.get('phase')}, gates {gates}, {json.dumps(states)}; its events: {said[-8:]}"
+
+
 def assert_all_is_well(witness, selector="app=counter", limit=60):
     """Waits until nothing is wrong. What cannot become right again (a lost or repeated count, two copies) fails at once."""
     last = []
 
+    seen = None
+
     def settled():
-        last[:] = faults_found(look(witness, selector))
+        nonlocal seen
+        seen = look(witness, selector)
+        last[:] = faults_found(seen)
         return not last or any(line.startswith("counter ") for line in last)
 
     try:
         kit.wait("the cluster to settle", settled, limit, every=0.3)
     except kit.Failure as failure:
-        raise kit.Failure("\n".join([str(failure), *last])) from None
+        states = [_state_of(pod, seen.events) for pod in seen.pods] if seen else []
+        raise kit.Failure("\n".join([str(failure), *last, *states])) from None
     if last:
         raise kit.Failure("\n".join(last))
