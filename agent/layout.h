@@ -29,8 +29,9 @@ struct Layout {
   std::string JournalFolder() const { return state + "/journal"; }
   std::string RestoreFolder(const std::string& pod_uid) const { return state + "/restore/" + pod_uid; }
   std::string RestoreFile(const std::string& pod_uid) const { return state + "/restore/" + pod_uid + ".json"; }
+  std::string KubeletPod(const std::string& pod_uid) const { return kubelet + "/pods/" + pod_uid; }  // there while the pod is
   std::string EmptyDir(const std::string& pod_uid, const std::string& volume) const {
-    return kubelet + "/pods/" + pod_uid + "/volumes/kubernetes.io~empty-dir/" + volume;
+    return KubeletPod(pod_uid) + "/volumes/kubernetes.io~empty-dir/" + volume;
   }
   // Makes every folder, 0700, but wait/, which pods see through their mount.
   Status Make() const;

@@ -72,7 +72,8 @@ std::vector<std::string> Restorer::Recover() {
   }
   names = ListDir(layout_.run + "/wait");
   for (const std::string& uid : names.ok() ? *names : std::vector<std::string>{}) {
-    if (Find(uid) != nullptr) continue;
+    // A pod that no agent has seen yet may be waiting in it already: the kubelet makes it. What the pod has mounted must stay the same.
+    if (Find(uid) != nullptr || Exists(layout_.KubeletPod(uid))) continue;
     Status removed = RemoveAll(layout_.WaitFolder(uid));
     if (!removed.ok()) LogWarning("cannot remove an old wait folder", {{"pod_uid", uid}, {"error", removed.message()}});
   }

@@ -2,6 +2,7 @@
 #include "agent/restorer.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <thread>
 
@@ -431,6 +432,20 @@ TEST_F(RestorerTest, ALandingFolderThatIsNotWholeIsNotTaken) {
   ASSERT_TRUE(journal.Write(entry).ok());
   Drive();
   EXPECT_EQ(fetches, 1);
+}
+
+TEST_F(RestorerTest, ARestartKeepsTheFolderThatAPodNobodyHasSeenYetWaitsIn) {
+  layout.kubelet = dir.path() + "/kubelet";
+  ASSERT_TRUE(MakeDirs(layout.KubeletPod("new-uid")).ok());
+  ASSERT_TRUE(MakeDirs(layout.WaitFolder("new-uid")).ok());  // by the kubelet, while no agent ran
+  ASSERT_TRUE(MakeDirs(layout.WaitFolder("gone-uid")).ok());
+  struct stat before, after;
+  ASSERT_EQ(stat(layout.WaitFolder("new-uid").c_str(), &before), 0);
+  Restart();
+  restorer->Recover();
+  EXPECT_THAT(*ListDir(layout.run + "/wait"), testing::ElementsAre("new-uid"));
+  ASSERT_EQ(stat(layout.WaitFolder("new-uid").c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino) << "the pod has this one mounted";
 }
 
 }  // namespace
