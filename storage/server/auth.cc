@@ -1,5 +1,7 @@
 #include "storage/server/auth.h"
 
+#include "storage/aead.h"
+
 namespace holdfast::storage {
 namespace {
 
@@ -7,7 +9,10 @@ constexpr size_t kMaxEntries = 1024;
 constexpr size_t kMaxTokenBytes = 16 << 10;
 
 // Without random bytes there is no cache key, and without a cache the store would ask the API server for every request: rather not start.
-HashKey KeyOrZero() { return NewHashKey().value_or(HashKey{}); }
+HashKey KeyOrZero() {
+  HashKey key{};
+  return FillRandom(key).ok() ? key : HashKey{};
+}
 
 Status Nobody() { return Status(Code::kUnauthenticated, "the bearer token is not valid: send this pod's service-account token"); }
 

@@ -229,6 +229,7 @@ Status Routes::Put(const std::string& id, Response& response, const httplib::Con
   }));
   HF_RETURN_IF_ERROR(session.status());
   HF_RETURN_IF_ERROR(parser.Finish());
+  HF_RETURN_IF_ERROR(store_.Flush(id));
   metrics_.Bytes(received, 0);
   response.status = 204;
   return Status::Ok();

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kThreads = 48, kMaxWaiting = 128;  // connections served, and waiting for a thread
 constexpr time_t kPeerTimeoutSeconds = 10;          // silence in the middle of a request or an answer
 constexpr time_t kKeepAliveSeconds = 30, kPlainKeepAliveSeconds = 1;
-constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5);
+constexpr uint64_t kCollectBytesPerSecond = 64 << 20;
 
 // What changes when a file is replaced.
 std::string Version(const std::string& path) {
@@ -48,13 +49,14 @@ struct StoreServer::Impl {
   LocalStore& store;
   std::unique_ptr<httplib::Server> server;
   std::thread listener;
-  std::jthread keeper;
+  std::jthread keeper, collector;
   std::string certificate_version;
   int port = 0;
 
   Status LoadCertificate();
   Status AwaitCertificate(std::stop_token stop);
   void Keep(std::stop_token stop);
+  void Collect(std::stop_token stop);
 };
 
 Status StoreServer::Impl::LoadCertificate() {
@@ -86,6 +88,20 @@ void StoreServer::Impl::Keep(std::stop_token stop) {
     Status loaded = LoadCertificate();
     if (!loaded.ok() && loaded.message() != told) LogWarning("the old certificate stays in use", {{"error", loaded.ToString()}});
     told = loaded.message();
+  }
+}
+
+void StoreServer::Impl::Collect(std::stop_token stop) {
+  std::string told;
+  while (clock.Sleep(kCollectAgain, stop)) {
+    Result<CollectReport> report = store.Collect({.bytes_per_second = kCollectBytesPerSecond, .stop = stop});
+    if (!report.ok() && report.status().message() != told)
+      LogWarning("space cannot be given back", {{"error", report.status().ToString()}});
+    told = report.status().message();
+    if (report.ok() && (report->removed > 0 || report->repacked > 0)) {
+      LogInfo("space given back",
+              {{"removed_packs", report->removed}, {"repacked", report->repacked}, {"copied_bytes", report->copied_bytes}});
+    }
   }
 }
 
@@ -138,6 +154,7 @@ Status StoreServer::Start(std::stop_token stop) {
   impl_->listener = std::thread([this] { impl_->server->listen_after_bind(); });
   while (!server.is_running()) std::this_thread::yield();  // until then stop() would be ignored
   impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
+  impl_->collector = std::jthread([this](std::stop_token token) { impl_->Collect(token); });
   LogInfo("serving",
           {{"address", options.address}, {"port", impl_->port}, {"tls", with_tls}, {"authentication", impl_->authenticator != nullptr}});
   return Status::Ok();
@@ -150,11 +167,13 @@ Metrics& StoreServer::metrics() { return impl_->routes.metrics(); }
 void StoreServer::Stop() {
   if (!impl_->server) return;
   impl_->keeper.request_stop();
+  impl_->collector.request_stop();
   impl_->server->stop();
   if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
   impl_->tls.ShutDownConnections();
   impl_->listener.join();
   impl_->keeper.join();
+  impl_->collector.join();
   impl_->server.reset();
   LogInfo("stopped serving");
 }

@@ -197,13 +197,13 @@ TEST(StoreServer, TellsTheReaderOfDamage) {
   WriteText(dir / "in/a", RandomText(100'000, 1));
   RemoteStore remote(server.Options("agent"));
   ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
-  const std::string object = dir / "store/objects/" + FilesBelow(dir / "store/objects").at(0);
-  std::string bytes = ReadText(object);
+  const std::string pack = dir / "store/packs/" + PacksIn(dir / "store").at(0);
+  std::string bytes = ReadText(pack);
   bytes[50'000] ^= 1;
-  WriteText(object, bytes);
+  WriteText(pack, bytes);
   EXPECT_EQ(Fetch(remote, "uid-1", dir / "out", {}).code(), Code::kDataLoss);
   bytes.resize(50'000);
-  WriteText(object, bytes);
+  WriteText(pack, bytes);
   EXPECT_EQ(Fetch(remote, "uid-1", dir / "out", {}).code(), Code::kDataLoss);
 }
 
