@@ -100,6 +100,13 @@ Result<std::unique_ptr<Session>> LocalStore::FindSession(const std::string& id) 
   return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, keys.hash));
 }
 
+Result<std::string> LocalStore::NamespaceOf(const std::string& id) {
+  std::lock_guard lock(mutex_);
+  if (auto open = open_.find(id); open != open_.end()) return open->second.ns;
+  if (auto committed = committed_.find(id); committed != committed_.end()) return committed->second.ns;
+  return Status(Code::kNotFound, "the store has no session " + id);
+}
+
 Result<SessionState> LocalStore::StateOf(const std::string& id) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
   std::lock_guard lock(mutex_);

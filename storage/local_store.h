@@ -62,6 +62,8 @@ class LocalStore final : public Store {
   Status Abort(const std::string& id, const std::string& ns) override;
   Status Delete(const std::string& manifest) override;
 
+  // Of a session that is open or committed; kNotFound for others.
+  Result<std::string> NamespaceOf(const std::string& id);
   // For a server: a handle on a session that is open or committed; kNotFound for others, kFailedPrecondition after an Abort.
   Result<std::unique_ptr<Session>> FindSession(const std::string& id);
   // What the session was given outlives this process from here on (a server answers only then); after a power cut it is asked for again.

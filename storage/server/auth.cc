@@ -21,26 +21,26 @@ Status Nobody() { return Status(Code::kUnauthenticated, "the bearer token is not
 CachedAuthenticator::CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock)
     : inner_(std::move(inner)), known_for_(known_for), unknown_for_(unknown_for), clock_(clock), key_(KeyOrZero()) {}
 
-Result<std::string> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
+Result<Caller> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
   if (token.empty() || token.size() > kMaxTokenBytes) return Nobody();
   const SegmentId id = HashSegment(key_, AsBytes(token));
   {
     std::lock_guard lock(mutex_);
     auto known = entries_.find(id);
     if (known != entries_.end() && clock_.Mono() < known->second.until) {
-      if (known->second.user.empty()) return Nobody();
-      return known->second.user;
+      if (known->second.caller.user.empty()) return Nobody();
+      return known->second.caller;
     }
   }
-  Result<std::string> user = inner_->Authenticate(token, stop);
-  if (!user.ok() && user.status().code() != Code::kUnauthenticated) return user;
+  Result<Caller> caller = inner_->Authenticate(token, stop);
+  if (!caller.ok() && caller.status().code() != Code::kUnauthenticated) return caller;
   std::lock_guard lock(mutex_);
   if (entries_.size() >= kMaxEntries) {
     std::erase_if(entries_, [&](const auto& entry) { return clock_.Mono() >= entry.second.until; });
     if (entries_.size() >= kMaxEntries) entries_.clear();
   }
-  entries_[id] = Entry{.user = user.ok() ? *user : "", .until = clock_.Mono() + (user.ok() ? known_for_ : unknown_for_)};
-  return user;
+  entries_[id] = Entry{.caller = caller.ok() ? *caller : Caller(), .until = clock_.Mono() + (caller.ok() ? known_for_ : unknown_for_)};
+  return caller;
 }
 
 Status AllowList::Add(const std::string& flag) {

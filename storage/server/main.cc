@@ -13,19 +13,27 @@ namespace holdfast::storage {
 namespace {
 
 struct Flags {
-  std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", audience, log_level = "info", metrics_listen, kubeconfig, id,
-                    ns;
+  std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", authorize = "node", audience, log_level = "info",
+                    metrics_listen, kubeconfig, id, ns;
   std::vector<std::string> allow, kek_files;
   bool force = false, repair = false;
   uint64_t max_bytes = 0, reserve_bytes = 256 << 20;
 };
 
-Result<std::unique_ptr<Authenticator>> MakeAuthenticator(const Flags& flags) {
-  if (flags.auth == "none") return std::unique_ptr<Authenticator>();
+struct Access {
+  std::unique_ptr<Authenticator> authenticator;
+  std::unique_ptr<Authorizer> authorizer;
+};
+
+Result<Access> MakeAccess(const Flags& flags) {
+  Access access;
+  if (flags.auth == "none") return access;
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(flags.kubeconfig));
   auto client = std::make_shared<kube::Client>(std::shared_ptr<kube::Transport>(kube::MakeCurlTransport(std::move(config))));
-  return std::unique_ptr<Authenticator>(std::make_unique<CachedAuthenticator>(
-      MakeTokenReviewAuthenticator(std::move(client), flags.audience), std::chrono::seconds(60), std::chrono::seconds(10), Clock::Real()));
+  access.authenticator = std::make_unique<CachedAuthenticator>(MakeTokenReviewAuthenticator(client, flags.audience),
+                                                               std::chrono::seconds(60), std::chrono::seconds(10), Clock::Real());
+  if (flags.authorize == "node") access.authorizer = std::make_unique<KubeAuthorizer>(client, Clock::Real());
+  return access;
 }
 
 void AddPages(kube::AdmissionServer& pages, LocalStore& store, StoreServer& server) {
@@ -52,7 +60,7 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   AllowList allowed;
   for (const std::string& flag : flags.allow) HF_RETURN_IF_ERROR(allowed.Add(flag));
   HF_ASSIGN_OR_RETURN(auto address, ParseAddress(flags.listen));
-  HF_ASSIGN_OR_RETURN(std::unique_ptr<Authenticator> authenticator, MakeAuthenticator(flags));
+  HF_ASSIGN_OR_RETURN(Access access, MakeAccess(flags));
   HF_ASSIGN_OR_RETURN(std::vector<Kek> keks, LoadKeks(flags.kek_files));
   HF_ASSIGN_OR_RETURN(
       std::unique_ptr<LocalStore> store,
@@ -61,7 +69,7 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   HF_ASSIGN_OR_RETURN(size_t rewrapped, store->Rewrap());
   if (rewrapped > 0) LogInfo("keys wrapped anew", {{"namespaces", rewrapped}});
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(flags.data + "/TERM"));
-  StoreServer server(*store, *fence, std::move(authenticator), std::move(allowed),
+  StoreServer server(*store, *fence, std::move(access.authenticator), std::move(access.authorizer), std::move(allowed),
                      {.address = address.first, .port = address.second, .tls_cert_file = flags.cert, .tls_key_file = flags.key});
   kube::AdmissionServer pages;
   AddPages(pages, *store, server);
@@ -95,6 +103,9 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key-file", flags.key, "Its key, PEM");
   app.add_option("--auth", flags.auth, "token-review, or none (only for a loopback --listen)")
       ->check(CLI::IsMember({"token-review", "none"}));
+  app.add_option("--authorize", flags.authorize,
+                 "node: a node writes the checkpoints that were assigned to it, and reads those and what its pods have claimed; none: all")
+      ->check(CLI::IsMember({"node", "none"}));
   app.add_option("--token-audience", flags.audience, "Audience that tokens must have; empty: the API server's");
   app.add_option("--allow", flags.allow, "USER=read-write (an agent's service account) or USER=delete (the controller's); repeated");
   app.add_option("--kubeconfig", flags.kubeconfig, "How to reach the API server outside of a pod");

@@ -32,15 +32,18 @@ std::string Version(const std::string& path) {
 }  // namespace
 
 struct StoreServer::Impl {
-  Impl(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> given, AllowList list, ServerOptions opts, Clock& time)
+  Impl(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> given, std::unique_ptr<Authorizer> of_nodes, AllowList list,
+       ServerOptions opts, Clock& time)
       : authenticator(std::move(given)),
+        authorizer(std::move(of_nodes)),
         allowed(std::move(list)),
         options(std::move(opts)),
         clock(time),
-        routes(store, fence, authenticator.get(), allowed, time),
+        routes(store, fence, authenticator.get(), authorizer.get(), allowed, time),
         store(store) {}
 
   const std::unique_ptr<Authenticator> authenticator;
+  const std::unique_ptr<Authorizer> authorizer;
   const AllowList allowed;
   const ServerOptions options;
   Clock& clock;
@@ -105,9 +108,10 @@ void StoreServer::Impl::Collect(std::stop_token stop) {
   }
 }
 
-StoreServer::StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, AllowList allowed,
-                         ServerOptions options, Clock& clock)
-    : impl_(std::make_unique<Impl>(store, fence, std::move(authenticator), std::move(allowed), std::move(options), clock)) {}
+StoreServer::StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator,
+                         std::unique_ptr<Authorizer> authorizer, AllowList allowed, ServerOptions options, Clock& clock)
+    : impl_(std::make_unique<Impl>(store, fence, std::move(authenticator), std::move(authorizer), std::move(allowed), std::move(options),
+                                   clock)) {}
 
 StoreServer::~StoreServer() { Stop(); }
 

@@ -10,10 +10,10 @@ namespace {
 class CountingAuthenticator final : public Authenticator {
  public:
   explicit CountingAuthenticator(int* calls) : calls_(calls) {}
-  Result<std::string> Authenticate(const std::string& token, std::stop_token) override {
+  Result<Caller> Authenticate(const std::string& token, std::stop_token) override {
     ++*calls_;
     if (token == "down") return Status(Code::kUnavailable, "no answer");
-    if (token.starts_with("good")) return "user-of-" + token;
+    if (token.starts_with("good")) return Caller{.user = "user-of-" + token, .node = "node1"};
     return Status(Code::kUnauthenticated, "nobody's");
   }
 
@@ -25,7 +25,12 @@ TEST(CachedAuthenticator, AsksOncePerMinute) {
   FakeClock clock;
   int calls = 0;
   CachedAuthenticator cached(std::make_unique<CountingAuthenticator>(&calls), std::chrono::seconds(60), std::chrono::seconds(10), clock);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(cached.Authenticate("good", {}).value_or(""), "user-of-good");
+  for (int i = 0; i < 5; ++i) {
+    Result<Caller> caller = cached.Authenticate("good", {});
+    ASSERT_OK(caller);
+    EXPECT_EQ(caller->user, "user-of-good");
+    EXPECT_EQ(caller->node, "node1");
+  }
   EXPECT_EQ(calls, 1);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(CodeOf(cached.Authenticate("bad", {})), Code::kUnauthenticated);
   EXPECT_EQ(calls, 2);
