@@ -1,5 +1,6 @@
 #include "storage/server/refusal_log.h"
 
+#include "base/json.h"
 #include "base/log.h"
 
 namespace holdfast::storage {

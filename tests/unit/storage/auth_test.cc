@@ -84,7 +84,9 @@ class FakeApiServer final : public kube::Transport {
     Json review = Json::parse(request.body);
     const bool good = GetString(review, {"spec", "token"}) == "good";
     review["status"] = {{"authenticated", good}};
-    if (good) review["status"]["user"] = {{"username", "system:serviceaccount:holdfast:agent"}};
+    if (good)
+      review["status"]["user"] = {{"username", "system:serviceaccount:holdfast:agent"},
+                                  {"extra", {{"authentication.kubernetes.io/node-name", {"node1"}}}}};
     if (good && review["spec"].contains("audiences") && knows_audiences) review["status"]["audiences"] = review["spec"]["audiences"];
     return kube::HttpResponse{.status = 201, .headers = {{"content-type", "application/json"}}, .body = review.dump()};
   }
@@ -99,7 +101,10 @@ class FakeApiServer final : public kube::Transport {
 TEST(TokenReview, SaysWhoseATokenIs) {
   auto api = std::make_shared<FakeApiServer>();
   auto authenticator = MakeTokenReviewAuthenticator(std::make_shared<kube::Client>(api), "");
-  EXPECT_EQ(authenticator->Authenticate("good", {}).value_or(""), "system:serviceaccount:holdfast:agent");
+  Result<Caller> caller = authenticator->Authenticate("good", {});
+  ASSERT_OK(caller);
+  EXPECT_EQ(caller->user, "system:serviceaccount:holdfast:agent");
+  EXPECT_EQ(caller->node, "node1") << "the node of the pod that the token is bound to";
   EXPECT_EQ(api->last.method, "POST");
   EXPECT_EQ(api->last.path.substr(0, api->last.path.find('?')), "/apis/authentication.k8s.io/v1/tokenreviews");
   EXPECT_EQ(CodeOf(authenticator->Authenticate("bad", {})), Code::kUnauthenticated);
