@@ -1,7 +1,6 @@
 #include "storage/hash.h"
 
 #include <blake3.h>
-#include <sys/random.h>
 
 #include <cstring>
 
@@ -51,14 +50,6 @@ bool IsZero(std::span<const std::byte> content) {
   if (content.empty()) return true;
   // Compared with itself one byte on: equal to the end only when every byte equals the first.
   return content[0] == std::byte{0} && memcmp(content.data(), content.data() + 1, content.size() - 1) == 0;
-}
-
-Result<HashKey> NewHashKey() {
-  HashKey key;
-  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
-    return Status(Code::kUnavailable, "the kernel gave no random bytes for a namespace key");
-  }
-  return key;
 }
 
 std::string SegmentId::Hex() const { return ToHex(bytes); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "storage/bytes.h"
 #include "storage/store.h"
 
 namespace holdfast::storage {
@@ -18,9 +19,5 @@ std::string Digest(std::string_view text);  // "blake3:<hex>"
 std::string ToHex(std::span<const uint8_t> bytes);
 bool FromHex(std::string_view hex, std::span<uint8_t> bytes);  // lower case, exactly bytes.size() of them
 bool IsZero(std::span<const std::byte> content);
-// From the kernel's generator; kUnavailable when it fails.
-Result<HashKey> NewHashKey();
-
-inline std::span<const std::byte> AsBytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 }  // namespace holdfast::storage

@@ -1,19 +1,24 @@
-// What a start finds: committed manifests give the reference counts, open sessions go on, everything else is dropped.
+// What a start finds: committed manifests give the reference counts, index files the places, open sessions go on, everything else goes.
+// Only packs that were not sealed, or whose index is damaged, are read.
 #include <algorithm>
 
 #include "base/log.h"
+#include "storage/bytes.h"
+#include "storage/limits.h"
 #include "storage/local_store.h"
+#include "storage/pack_reader.h"
 
 namespace holdfast::storage {
 namespace {
 
 constexpr size_t kManyTombstones = 100'000;  // an empty file each, kept for ever: worth a line in the log
+constexpr size_t kMaxIndexBytes = kPackHeaderBytes + kMaxFooterBytes;
 
 }  // namespace
 
 Result<std::unique_ptr<LocalStore>> LocalStore::Open(const LocalStoreOptions& options, Clock& clock) {
   std::unique_ptr<LocalStore> store(new LocalStore(options, clock));
-  HF_ASSIGN_OR_RETURN(store->volume_, Volume::Open(options.dir, Volume::Mode::kWrite));
+  HF_ASSIGN_OR_RETURN(store->volume_, Volume::Open({.dir = options.dir, .keks = options.keks, .fs = options.fs}, Volume::Mode::kWrite));
   HF_RETURN_IF_ERROR(store->Load().With("the store in " + options.dir));
   return store;
 }
@@ -21,7 +26,20 @@ Result<std::unique_ptr<LocalStore>> LocalStore::Open(const LocalStoreOptions& op
 Status LocalStore::Load() {
   HF_RETURN_IF_ERROR(LoadManifests());
   HF_RETURN_IF_ERROR(LoadSessions());
-  return LoadObjects();
+  HF_RETURN_IF_ERROR(LoadPacks());
+  TellOfLostSegments();
+  EmptyTrash();
+  KeepReserve();
+  LogInfo("store opened", {{"dir", volume_->dir()},
+                           {"id", volume_->store_id()},
+                           {"checkpoints", committed_.size()},
+                           {"damaged", damaged_.size()},
+                           {"open_sessions", open_.size()},
+                           {"segments", index_.count()},
+                           {"bytes", live_bytes_},
+                           {"packs", packs_.size() - free_numbers_.size()},
+                           {"pack_bytes", pack_bytes_}});
+  return Status::Ok();
 }
 
 Status LocalStore::LoadManifests() {
@@ -30,19 +48,17 @@ Status LocalStore::LoadManifests() {
     Result<StoredManifest> stored = volume_->ReadManifest(id);
     Result<Manifest> manifest = stored.ok() ? Manifest::Parse(stored->text) : Result<Manifest>(stored.status());
     if (!manifest.ok()) {
-      ++damaged_;
+      damaged_.insert(id);
       LogError("a manifest cannot be read: nothing unreferenced will be dropped; run holdfast-store fsck",
                {{"checkpoint", id}, {"error", manifest.status().ToString()}});
       continue;
     }
     committed_[id] = Committed{.ns = manifest->ns, .digest = stored->digest, .new_bytes = stored->new_bytes};
-    SegmentSet seen;
+    IdSet seen;
     for (const FileEntry& file : manifest->files) {
       for (const SegmentRef& segment : file.segments) {
-        if (segment.zero || !seen.insert(segment.id).second) continue;
-        ObjectInfo& object = index_.Put(manifest->ns, segment.id, 0);  // its bytes are counted when the object itself is seen
-        ++object.refs;
-        object.size = segment.size;
+        if (segment.zero || !seen.Insert(IdKey(segment.id)).second) continue;
+        ++index_.Insert(manifest->ns, segment.id).refs;  // its place follows
       }
     }
   }
@@ -75,47 +91,130 @@ Status LocalStore::LoadSessions() {
   return Status::Ok();
 }
 
-Status LocalStore::LoadObjects() {
-  HF_ASSIGN_OR_RETURN(std::vector<std::string> namespaces, volume_->Namespaces());
-  size_t dropped = 0;
+Status LocalStore::LoadPacks() {
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> namespaces, volume_->List("packs"));
+  std::set<std::string> known;
   for (const std::string& ns : namespaces) {
-    const bool keep = inherited_.contains(ns) || damaged_ > 0;
-    std::vector<SegmentId> drop;
-    HF_RETURN_IF_ERROR(volume_->VisitObjects(ns, [&](const SegmentId& id, uint64_t bytes) {
-      ObjectInfo* known = index_.Find(ns, id);
-      if (known == nullptr && !keep) {
-        drop.push_back(id);
-        return;
-      }
-      ObjectInfo& object = index_.Put(ns, id, bytes);
-      object.verified = object.refs > 0;  // the commit synced it
-    }));
-    for (const SegmentId& id : drop) HF_RETURN_IF_ERROR(volume_->RemoveObject(ns, id));
-    dropped += drop.size();
-  }
-  // A reference without its object: the checkpoint is hurt, and the segment must be taken again when somebody offers it.
-  size_t lost = 0;
-  for (const auto& [id, committed] : committed_) {
-    HF_ASSIGN_OR_RETURN(StoredManifest stored, volume_->ReadManifest(id));
-    HF_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Parse(stored.text));
-    bool hurt = false;
-    for (const FileEntry& file : manifest.files) {
-      for (const SegmentRef& segment : file.segments) {
-        ObjectInfo* object = segment.zero ? nullptr : index_.Find(manifest.ns, segment.id);
-        hurt = hurt || (object != nullptr && !object->verified);
+    Result<NamespaceKeys> keys = volume_->ExistingKeys(ns);
+    const bool shredded = !keys.ok() && keys.status().code() == Code::kNotFound && damaged_.empty();
+    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, volume_->fs().List(volume_->PackFolder(ns)));
+    pack_folders_.insert(ns);
+    for (const std::string& name : names) {
+      Result<PackId> id = PackId::FromHex(name);
+      if (!id.ok()) continue;
+      known.insert(name + ".ix");
+      if (shredded) {
+        HF_RETURN_IF_ERROR(volume_->fs().Rename(volume_->PackPath(ns, *id), volume_->TrashPath(*id)));
+      } else if (keys.ok()) {
+        Status loaded = LoadPack(ns, *id, *keys);
+        if (!loaded.ok()) LogError("a pack cannot be used", {{"namespace", ns}, {"pack", name}, {"error", loaded.ToString()}});
       }
     }
-    lost += hurt ? 1 : 0;
-    if (hurt) LogError("a checkpoint has lost segments: run holdfast-store fsck", {{"checkpoint", id}, {"namespace", manifest.ns}});
   }
-  LogInfo("store opened", {{"dir", volume_->dir()},
-                           {"checkpoints", committed_.size()},
-                           {"hurt", lost + damaged_},
-                           {"open_sessions", open_.size()},
-                           {"objects", index_.count()},
-                           {"bytes", index_.bytes()},
-                           {"dropped", dropped}});
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> indexes, volume_->fs().List(volume_->dir() + "/index"));
+  for (const std::string& name : indexes) {
+    if (!known.contains(name)) HF_RETURN_IF_ERROR(volume_->fs().Remove(volume_->dir() + "/index/" + name));
+  }
+  Lock lock(mutex_);
+  SweepDead(lock);
   return Status::Ok();
+}
+
+Status LocalStore::LoadPack(const std::string& ns, const PackId& id, const NamespaceKeys& keys) {
+  auto pack = std::make_shared<Pack>(id, ns, DerivePackKeys(keys.data, id));
+  Result<std::string> text = ReadWhole(volume_->fs(), volume_->IndexPath(id), kMaxIndexBytes);
+  Result<PackIndex> index = text.ok() ? ParseIndexFile(*text, id, ns, pack->keys.index) : Result<PackIndex>(text.status());
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<File> file, volume_->fs().Open(volume_->PackPath(ns, id), FileSystem::For::kWriting));
+  if (!index.ok()) {
+    index = Rebuild(*pack, *file);
+    if (!index.ok() && index.status().code() == Code::kNotFound) {  // nobody's
+      HF_RETURN_IF_ERROR(volume_->fs().Remove(volume_->PackPath(ns, id)));
+      return volume_->fs().Remove(volume_->IndexPath(id));
+    }
+    HF_RETURN_IF_ERROR(index.status());
+  }
+  HF_ASSIGN_OR_RETURN(pack->file_bytes, file->Size());
+  pack->sealed = true;
+  pack_bytes_ += pack->file_bytes;
+  Number(pack);
+  const bool keep = KeepsAll(ns);
+  for (const PackRecord& record : index->records) {
+    pack->record_bytes += RecordBytes(record.stored);
+    ObjectInfo* object = index_.Find(ns, record.id);
+    if (object == nullptr && !keep) continue;
+    if (object == nullptr) object = &index_.Insert(ns, record.id);
+    if (!object->here()) Place(*object, pack, record);
+  }
+  if (pack->live_bytes == 0) dead_.push_back(pack->number);
+  return Status::Ok();
+}
+
+// A pack whose index file is not there or damaged: what its footer says, else what can be found in it, as far as it is whole. Its index
+// file would say that the pack was synced; without it, a kill or a power cut may have come between footer and sync: so every record is
+// read, and the pack is synced now. kNotFound: nobody needs anything in it.
+Result<PackIndex> LocalStore::Rebuild(Pack& pack, File& file) {
+  FileSystem& fs = volume_->fs();
+  auto referenced = [&](const PackRecord& record) {
+    const ObjectInfo* object = index_.Find(pack.ns, record.id);
+    return object != nullptr && object->refs > 0;
+  };
+  Result<PackIndex> footer = ReadFooter(file, pack.id, pack.ns, pack.keys.index);
+  if (!footer.ok() && footer.status().code() != Code::kDataLoss) return footer;
+  PackIndex index;
+  size_t damaged = 0;
+  if (footer.ok()) {
+    index.footer_offset = footer->footer_offset;
+    for (const PackRecord& record : footer->records) {
+      // Not even when a manifest refers to it: this may be a collection's copy that was not finished, and the good one lies elsewhere.
+      Result<std::string> bytes = ReadRecord(file, pack.id, pack.keys.records, record);
+      if (!bytes.ok() && bytes.status().code() != Code::kDataLoss) return bytes.status();
+      damaged += bytes.ok() ? 0 : 1;
+      if (bytes.ok()) index.records.push_back(record);
+    }
+  } else {
+    HF_ASSIGN_OR_RETURN(ScannedPack scanned, ScanPack(file, pack.id, pack.keys.records));
+    index.records = std::move(scanned.records);
+    damaged = scanned.damaged;
+    // Behind what is there, damaged or not: nothing is written over.
+    HF_ASSIGN_OR_RETURN(uint64_t size, file.Size());
+    index.footer_offset = (size + kPackAlignment - 1) / kPackAlignment * kPackAlignment;
+  }
+  const bool needed = std::any_of(index.records.begin(), index.records.end(), referenced);
+  if (index.records.empty() || !(needed || KeepsAll(pack.ns))) return Status(Code::kNotFound, "nobody needs it");
+  const std::string text = EncodeFooter(index.records, pack.id, pack.ns, index.footer_offset, pack.keys.index);
+  Status durable = footer.ok() ? Status::Ok() : file.WriteAt(index.footer_offset, AsBytes(text));
+  if (durable.ok()) durable = file.Sync();
+  if (durable.ok()) durable = fs.SyncDir(volume_->PackFolder(pack.ns));
+  LogWarning("a pack without an index was read from end to end", {{"pack", pack.id.Hex()},
+                                                                  {"namespace", pack.ns},
+                                                                  {"segments", index.records.size()},
+                                                                  {"damaged", damaged},
+                                                                  {"result", durable.ToString()}});
+  // What no manifest refers to may be referred to by the next: only when it is durable now.
+  if (!durable.ok() && !needed) return Status(Code::kNotFound, "cannot be made durable");
+  if (!durable.ok()) std::erase_if(index.records, [&](const PackRecord& record) { return !referenced(record); });
+  Status kept = durable.ok() ? WriteDurably(fs, volume_->IndexPath(pack.id), EncodePackHeader(pack.id, pack.ns) + text) : durable;
+  if (!kept.ok()) LogWarning("an index file could not be made: the next start tries again", {{"error", kept.ToString()}});
+  return index;
+}
+
+// A reference without its segment: the checkpoint is hurt, and the segment is taken again when somebody offers it.
+void LocalStore::TellOfLostSegments() {
+  if (index_.Lost() == 0) return;
+  for (const auto& [id, committed] : committed_) {
+    Result<Manifest> manifest = GetManifest(id);
+    if (!manifest.ok()) continue;
+    size_t lost = 0;
+    for (const FileEntry& file : manifest->files) {
+      for (const SegmentRef& segment : file.segments) {
+        ObjectInfo* object = segment.zero ? nullptr : index_.Find(manifest->ns, segment.id);
+        lost += object != nullptr && !object->here() ? 1 : 0;
+      }
+    }
+    if (lost > 0)
+      LogError("a checkpoint has lost segments: run holdfast-store fsck",
+               {{"checkpoint", id}, {"namespace", manifest->ns}, {"segments", lost}});
+  }
 }
 
 }  // namespace holdfast::storage

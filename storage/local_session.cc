@@ -19,129 +19,78 @@ Status Busy(const std::string& id) {
 
 }  // namespace
 
-void LocalStore::Pin(OpenState& session, const SegmentId& id, ObjectInfo& object) {
-  if (session.pins.insert(id).second) ++object.pins;
-}
-
-// OK when the object's content is whole; kNotFound when it is not there or was torn, and is now out of the way.
-Status LocalStore::Verify(const std::string& ns, const HashKey& key, const SegmentId& id) {
-  std::lock_guard one_at_a_time(verify_mutex_);
-  {
-    std::lock_guard lock(mutex_);
-    ObjectInfo* object = index_.Find(ns, id);
-    if (object == nullptr) return Status(Code::kNotFound, "not here");
-    if (object->verified) return Status::Ok();
-  }
-  Result<std::string> content = volume_->ReadVerified(ns, id, key);
-  std::lock_guard lock(mutex_);
-  ObjectInfo* object = index_.Find(ns, id);
-  if (object == nullptr) return Status(Code::kNotFound, "not here");
-  if (object->verified) return Status::Ok();  // written anew meanwhile
-  if (content.ok()) {
-    object->verified = true;
-    object->size = static_cast<uint32_t>(content->size());
-    return Status::Ok();
-  }
-  if (object->refs == 0) {
-    HF_RETURN_IF_ERROR(volume_->RemoveObject(ns, id));
-    index_.Erase(ns, id);
-  }
-  return Status(Code::kNotFound, "torn");
+void LocalStore::Pin(OpenState& session, ObjectInfo& object) {
+  if (session.pins.Insert(object.key).second) ++object.pins;
 }
 
 Result<std::vector<bool>> LocalStore::Missing(const std::string& session, std::span<const SegmentId> ids) {
   if (ids.size() > kBatchSegments * 16) return Status(Code::kInvalidArgument, "too many ids in one question");
   std::vector<bool> missing(ids.size(), true);
-  std::vector<size_t> doubtful;
-  std::string ns;
-  HashKey key;
-  {
-    std::lock_guard lock(mutex_);
-    HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
-    if (state->pins.size() + ids.size() > 2 * kMaxSegments)
-      return Status(Code::kResourceExhausted, "the session " + session + " has too many segments");
-    ns = state->ns;
-    HF_ASSIGN_OR_RETURN(key, KeyOf(ns));
-    for (size_t i = 0; i < ids.size(); ++i) {
-      ObjectInfo* object = index_.Find(ns, ids[i]);
-      if (object == nullptr) continue;
-      if (!object->verified) {
-        doubtful.push_back(i);
-        continue;
-      }
-      Pin(*state, ids[i], *object);
-      missing[i] = false;
-    }
-  }
-  for (size_t i : doubtful) {
-    Status whole = Verify(ns, key, ids[i]);
-    if (!whole.ok() && whole.code() != Code::kNotFound) return whole;
-    if (!whole.ok()) continue;
-    std::lock_guard lock(mutex_);
-    HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
-    ObjectInfo* object = index_.Find(ns, ids[i]);
-    if (object == nullptr || !object->verified) continue;
-    Pin(*state, ids[i], *object);
+  std::lock_guard lock(mutex_);
+  HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
+  if (state->pins.size() + ids.size() > 2 * kMaxSegments)
+    return Status(Code::kResourceExhausted, "the session " + session + " has too many segments");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ObjectInfo* object = index_.Find(state->ns, ids[i]);
+    if (object == nullptr || !object->here() || object->suspect) continue;
+    Pin(*state, *object);
     missing[i] = false;
   }
   return missing;
 }
 
-Status LocalStore::Put(const std::string& session, const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) {
-  HF_RETURN_IF_ERROR(CheckEncoding(static_cast<uint8_t>(codec), size, bytes.size()));
+Status LocalStore::Put(const std::string& session, const PutItem& item) {
+  HF_RETURN_IF_ERROR(CheckEncoding(static_cast<uint8_t>(item.codec), item.size, item.bytes.size()));
   std::string ns;
-  HashKey key;
+  std::shared_ptr<Filling> filling;
   {
     std::lock_guard lock(mutex_);
     HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
     ns = state->ns;
-    HF_ASSIGN_OR_RETURN(key, KeyOf(ns));
+    filling = state->filling;
   }
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(ns));
   std::string unpacked;
-  std::span<const std::byte> content = bytes;
-  if (codec != Codec::kRaw) {
-    HF_ASSIGN_OR_RETURN(unpacked, Decode(codec, size, bytes));
+  std::span<const std::byte> content = item.bytes;
+  if (item.codec != Codec::kRaw) {
+    HF_ASSIGN_OR_RETURN(unpacked, Decode(item.codec, item.size, item.bytes));
     content = AsBytes(unpacked);
   }
   // Before anything else, whether we have it or not: a node must not be able to put its bytes under another content's name.
-  if (HashSegment(key, content) != id)
-    return Status(Code::kDataLoss, "the segment " + id.Hex() + " does not have the content of its name: refused");
-  {
+  if (HashSegment(keys.hash, content) != item.id)
+    return Status(Code::kDataLoss, "the segment " + item.id.Hex() + " does not have the content of its name: refused");
+  while (true) {
+    {
+      std::lock_guard lock(mutex_);
+      HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
+      if (state->pins.size() >= 2 * kMaxSegments)
+        return Status(Code::kResourceExhausted, "the session " + session + " has too many segments");
+      ObjectInfo* object = index_.Find(ns, item.id);
+      if (object != nullptr && object->here() && !object->suspect) {
+        Pin(*state, *object);
+        return Status::Ok();
+      }
+      // The second half of the reserve is for manifests and marks, so that what began can end.
+      HF_RETURN_IF_ERROR(RoomFor(item.bytes.size(), options_.reserve_bytes / 2));
+    }
+    HF_ASSIGN_OR_RETURN(Placed placed, Append(*filling, ns, item));
     std::lock_guard lock(mutex_);
     HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
-    if (state->pins.size() >= 2 * kMaxSegments)
-      return Status(Code::kResourceExhausted, "the session " + session + " has too many segments");
-    ObjectInfo* object = index_.Find(ns, id);
-    if (object != nullptr && object->verified) {
-      Pin(*state, id, *object);
-      return Status::Ok();
+    PackPointer& pack = placed.pack;
+    if (pack->dropped) continue;  // sealed by somebody's commit and found to have nothing else: once more
+    if (!pack->sealed) {
+      pack->file_bytes += RecordBytes(placed.record.stored);
+      pack_bytes_ += RecordBytes(placed.record.stored);
     }
-    // The second half of the reserve is for manifests and marks, so that what began can end.
-    HF_RETURN_IF_ERROR(RoomFor(bytes.size(), options_.reserve_bytes / 2));
-  }
-  HF_ASSIGN_OR_RETURN(std::string staged, volume_->StageObject(codec, size, bytes));
-  std::lock_guard lock(mutex_);
-  Result<OpenState*> state = FindOpen(session);
-  ObjectInfo* object = index_.Find(ns, id);
-  if (!state.ok() || (object != nullptr && object->verified)) {
-    volume_->Unstage(staged);
-    if (!state.ok()) return state.status();
-    Pin(**state, id, *object);
+    ObjectInfo& object = index_.Insert(ns, item.id);
+    // Another thread may have been faster: then what we wrote is dead.
+    if (!object.here() || object.suspect) Place(object, pack, placed.record);
+    Pin(*state, object);
     return Status::Ok();
   }
-  Status placed = volume_->PlaceObject(staged, ns, id);
-  if (!placed.ok()) {
-    volume_->Unstage(staged);
-    return placed;
-  }
-  ObjectInfo& added = index_.Put(ns, id, bytes.size() + 16);
-  added.size = size;
-  added.verified = true;
-  Pin(**state, id, added);
-  return Status::Ok();
 }
 
-bool LocalStore::AwaitIdle(const std::string& id, std::unique_lock<std::mutex>& lock) {
+bool LocalStore::AwaitIdle(const std::string& id, Lock& lock) {
   return clock_.WaitUntil(lock, idle_, clock_.Mono() + kBusyPatience, {}, [&] {
     auto open = open_.find(id);
     return closing_ || open == open_.end() || !open->second.busy;
@@ -150,7 +99,7 @@ bool LocalStore::AwaitIdle(const std::string& id, std::unique_lock<std::mutex>& 
 
 Result<CommitResult> LocalStore::Commit(const std::string& id, const Manifest& manifest) {
   HF_RETURN_IF_ERROR(CheckManifest(manifest));
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!AwaitIdle(id, lock)) return Busy(id);
   auto committed = committed_.find(id);
   if (committed != committed_.end()) {
@@ -177,16 +126,20 @@ Result<CommitResult> LocalStore::Commit(const std::string& id, const Manifest& m
 }
 
 // Busy, so that nobody else ends the session; lets go of the lock for the slow parts.
-Result<CommitResult> LocalStore::CommitLocked(const std::string& id, const std::string& ns, const Manifest& manifest,
-                                              std::unique_lock<std::mutex>& lock) {
-  HF_RETURN_IF_ERROR(PinAll(id, ns, manifest, lock));
-  SegmentSet ids;
-  StoredManifest stored;
-  for (const FileEntry& file : manifest.files) {
-    for (const SegmentRef& segment : file.segments) {
-      if (segment.zero || !ids.insert(segment.id).second) continue;
-      const ObjectInfo* object = index_.Find(ns, segment.id);
-      if (object->refs == 0) stored.new_bytes += object->stored_bytes;
+Result<CommitResult> LocalStore::CommitLocked(const std::string& id, const std::string& ns, const Manifest& manifest, Lock& lock) {
+  HF_ASSIGN_OR_RETURN(std::set<PackPointer> unsealed, PinAll(open_[id], manifest));
+  std::vector<IdKey> keys;
+  StoredManifest stored{.ns = ns, .text = "", .digest = "", .new_bytes = 0};
+  {
+    IdSet seen;
+    for (const FileEntry& file : manifest.files) {
+      for (const SegmentRef& segment : file.segments) {
+        const IdKey key(segment.id);
+        if (segment.zero || !seen.Insert(key).second) continue;
+        keys.push_back(key);
+        const ObjectInfo* object = index_.Find(ns, key);
+        if (object->refs == 0) stored.new_bytes += RecordBytes(object->stored);
+      }
     }
   }
   lock.unlock();
@@ -195,7 +148,9 @@ Result<CommitResult> LocalStore::CommitLocked(const std::string& id, const std::
   if (written.ok()) {
     stored.digest = Digest(stored.text);
     HF_FAULT_POINT("store.before_sync");
-    written = volume_->Sync();
+    for (const PackPointer& pack : unsealed) {
+      if (written.ok()) written = SealPack(pack);
+    }
   }
   if (written.ok()) written = volume_->WriteManifest(id, stored);
   lock.lock();
@@ -203,27 +158,20 @@ Result<CommitResult> LocalStore::CommitLocked(const std::string& id, const std::
     open_[id].maybe_committed = volume_->ReadManifest(id).ok();
     return written;
   }
-  for (const SegmentId& segment : ids) ++index_.Find(ns, segment)->refs;  // pinned: all are there
+  for (const IdKey& key : keys) ++index_.Find(ns, key)->refs;  // pinned: all are there
   committed_[id] = Committed{.ns = ns, .digest = stored.digest, .new_bytes = stored.new_bytes};
   Status removed = volume_->RemoveMark("sessions", id);
   if (!removed.ok()) LogWarning("the mark of a committed session stays until the next start", {{"error", removed.ToString()}});
   return CommitResult{.id = id, .digest = stored.digest, .new_bytes = stored.new_bytes};
 }
 
-Status LocalStore::PinAll(const std::string& id, const std::string& ns, const Manifest& manifest, std::unique_lock<std::mutex>& lock) {
-  HF_ASSIGN_OR_RETURN(HashKey key, KeyOf(ns));
+Result<std::set<LocalStore::PackPointer>> LocalStore::PinAll(OpenState& session, const Manifest& manifest) {
+  std::set<PackPointer> unsealed;
   for (const FileEntry& file : manifest.files) {
     for (const SegmentRef& segment : file.segments) {
       if (segment.zero) continue;
-      ObjectInfo* object = index_.Find(ns, segment.id);
-      if (object != nullptr && !object->verified) {
-        lock.unlock();
-        Status whole = Verify(ns, key, segment.id);
-        lock.lock();
-        if (!whole.ok() && whole.code() != Code::kNotFound) return whole;
-        object = index_.Find(ns, segment.id);
-      }
-      if (object == nullptr || !object->verified) {
+      ObjectInfo* object = index_.Find(session.ns, segment.id);
+      if (object == nullptr || !object->here() || object->suspect) {
         return Status(Code::kInvalidArgument,
                       "the store lacks the segment " + segment.id.Hex() + " of \"" + file.path + "\": send it, then commit again");
       }
@@ -231,10 +179,33 @@ Status LocalStore::PinAll(const std::string& id, const std::string& ns, const Ma
         return Status(Code::kInvalidArgument, "the segment " + segment.id.Hex() + " has " + std::to_string(object->size) +
                                                   " bytes, the manifest says " + std::to_string(segment.size));
       }
-      Pin(open_[id], segment.id, *object);
+      Pin(session, *object);
+      const PackPointer& pack = packs_[object->pack];
+      if (!pack->sealed) unsealed.insert(pack);
     }
   }
-  return Status::Ok();
+  return unsealed;
+}
+
+void LocalStore::EndSession(const std::string& id, Lock& lock) {
+  auto open = open_.find(id);
+  if (open == open_.end()) return;
+  OpenState state = std::move(open->second);
+  open_.erase(open);
+  const std::string& ns = state.ns;
+  const bool last_inherited = state.inherited && --inherited_[ns] == 0;
+  if (last_inherited) inherited_.erase(ns);
+  state.pins.ForEach([&](const PinEntry& pin) {
+    ObjectInfo* object = index_.Find(ns, pin.key);
+    if (object == nullptr || object->pins == 0) return;
+    if (--object->pins == 0) EraseUnneeded(ns, pin.key);
+  });
+  if (last_inherited) EraseAllUnneeded(ns);
+  lock.unlock();
+  EndFilling(*state.filling);
+  lock.lock();
+  SweepDead(lock);
+  idle_.notify_all();
 }
 
 Status LocalStore::AbortOpen(const std::string& id) {
@@ -249,11 +220,11 @@ Status LocalStore::AbortOpen(const std::string& id) {
 
 Status LocalStore::Abort(const std::string& id, const std::string& ns) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!AwaitIdle(id, lock)) return Busy(id);
   if (closing_) return Status(Code::kUnavailable, "the store is closing");
   if (aborted_.contains(id)) return Status::Ok();
-  if (committed_.contains(id)) return Status(Code::kFailedPrecondition, "the session " + id + " was committed");
+  if (committed_.contains(id) || damaged_.contains(id)) return Status(Code::kFailedPrecondition, "the session " + id + " was committed");
   auto open = open_.find(id);
   if (open == open_.end() && ns.empty()) return Status(Code::kFailedPrecondition, "the session " + id + " is not open");
   if (open != open_.end()) {

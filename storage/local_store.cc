@@ -10,7 +10,6 @@ namespace holdfast::storage {
 namespace {
 
 constexpr size_t kMembersKept = 8;  // manifests whose ids are kept for readers
-constexpr size_t kDropAtOnce = 64;  // objects removed before others get the lock
 
 std::string Gib(uint64_t bytes) {
   char text[32];
@@ -32,7 +31,7 @@ class LocalSession final : public Session {
   LocalSession(LocalStore* store, std::string id, HashKey key) : store_(store), id_(std::move(id)), key_(key) {}
   Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) override { return store_->Missing(id_, ids); }
   Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) override {
-    return store_->Put(id_, id, codec, size, bytes);
+    return store_->Put(id_, {.id = id, .codec = codec, .size = size, .bytes = bytes});
   }
   Result<CommitResult> Commit(const Manifest& manifest) override { return store_->Commit(id_, manifest); }
   Status Abort() override { return store_->AbortOpen(id_); }
@@ -44,7 +43,15 @@ class LocalSession final : public Session {
   const HashKey key_;
 };
 
-LocalStore::~LocalStore() { Close(); }
+LocalStore::~LocalStore() {
+  Close();
+  std::vector<std::shared_ptr<Filling>> fillings;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, state] : open_) fillings.push_back(state.filling);
+  }
+  for (const auto& filling : fillings) EndFilling(*filling);
+}
 
 void LocalStore::Close() {
   std::lock_guard lock(mutex_);
@@ -58,13 +65,14 @@ Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, 
   std::lock_guard lock(mutex_);
   if (closing_) return Closed();
   if (aborted_.contains(id)) return AbortedBefore(id);
+  if (damaged_.contains(id)) return Status(Code::kDataLoss, "the checkpoint " + id + " was committed, and its manifest is damaged");
   auto open = open_.find(id);
   auto committed = committed_.find(id);
   const std::string* taken = open != open_.end() ? &open->second.ns : committed != committed_.end() ? &committed->second.ns : nullptr;
   if (taken != nullptr && *taken != ns) {
     return Status(Code::kInvalidArgument, "the session " + id + " is of the namespace " + *taken + ", not of " + ns);
   }
-  HF_ASSIGN_OR_RETURN(HashKey key, KeyOf(ns));
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(ns));
   if (open != open_.end()) open->second.last_used = clock_.Mono();
   if (taken == nullptr) {
     if (open_.size() >= kMaxOpenSessions) {
@@ -77,7 +85,7 @@ Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, 
     state.ns = ns;
     state.last_used = clock_.Mono();
   }
-  return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, key));
+  return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, keys.hash));
 }
 
 Result<std::unique_ptr<Session>> LocalStore::FindSession(const std::string& id) {
@@ -88,15 +96,22 @@ Result<std::unique_ptr<Session>> LocalStore::FindSession(const std::string& id) 
   auto committed = committed_.find(id);
   if (open == open_.end() && committed == committed_.end())
     return Status(Code::kNotFound, "the store has no session " + id + ": open it first");
-  HF_ASSIGN_OR_RETURN(HashKey key, KeyOf(open != open_.end() ? open->second.ns : committed->second.ns));
-  return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, key));
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(open != open_.end() ? open->second.ns : committed->second.ns));
+  return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, keys.hash));
+}
+
+Result<std::string> LocalStore::NamespaceOf(const std::string& id) {
+  std::lock_guard lock(mutex_);
+  if (auto open = open_.find(id); open != open_.end()) return open->second.ns;
+  if (auto committed = committed_.find(id); committed != committed_.end()) return committed->second.ns;
+  return Status(Code::kNotFound, "the store has no session " + id);
 }
 
 Result<SessionState> LocalStore::StateOf(const std::string& id) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
   std::lock_guard lock(mutex_);
   if (closing_) return Closed();
-  if (committed_.contains(id)) return SessionState::kCommitted;
+  if (committed_.contains(id) || damaged_.contains(id)) return SessionState::kCommitted;
   if (aborted_.contains(id)) return SessionState::kAborted;
   return open_.contains(id) ? SessionState::kOpen : SessionState::kUnknown;
 }
@@ -117,8 +132,8 @@ Result<Manifest> LocalStore::GetManifest(const std::string& id) {
 
 Result<std::array<uint8_t, 32>> LocalStore::HashKeyOf(const std::string& manifest) {
   HF_ASSIGN_OR_RETURN(std::shared_ptr<const Members> members, MembersOf(manifest));
-  std::lock_guard lock(mutex_);
-  return KeyOf(members->ns);
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(members->ns));
+  return keys.hash;
 }
 
 Result<std::shared_ptr<const LocalStore::Members>> LocalStore::MembersOf(const std::string& id) {
@@ -154,49 +169,72 @@ Result<StoredSegment> LocalStore::GetStored(const std::string& manifest, const S
   if (!std::binary_search(members->ids.begin(), members->ids.end(), id)) {
     return Status(Code::kInvalidArgument, "the checkpoint " + manifest + " has no segment " + id.Hex());
   }
-  Result<StoredSegment> stored = volume_->ReadObject(members->ns, id);
-  if (!stored.ok() && stored.status().code() == Code::kNotFound) {
+  Result<StoredSegment> stored = ReadStored(members->ns, id);
+  if (stored.ok()) return stored;
+  {
     std::lock_guard lock(mutex_);
-    if (committed_.contains(manifest)) return Status(Code::kDataLoss, "the checkpoint " + manifest + " has lost its segment " + id.Hex());
+    if (!committed_.contains(manifest)) return Status(Code::kNotFound, "the store has no checkpoint " + manifest);  // deleted meanwhile
   }
-  return stored;
+  return stored.status().With("the segment " + id.Hex() + " of the checkpoint " + manifest);
 }
 
 Result<std::string> LocalStore::GetSegment(const std::string& manifest, const SegmentRef& segment) {
   if (segment.zero) return std::string(std::min<size_t>(segment.size, kMaxSegmentBytes), '\0');
   HF_ASSIGN_OR_RETURN(StoredSegment stored, GetStored(manifest, segment.id));
   HF_ASSIGN_OR_RETURN(HashKey key, HashKeyOf(manifest));
-  HF_ASSIGN_OR_RETURN(std::string content, Decode(stored.codec, stored.size, AsBytes(stored.bytes)));
-  if (content.size() != segment.size || HashSegment(key, AsBytes(content)) != segment.id) {
-    return Status(Code::kDataLoss, "the segment " + segment.id.Hex() + " of the checkpoint " + manifest + " is damaged on disk");
+  std::string content;
+  if (stored.codec == Codec::kRaw) {
+    content = std::move(stored.bytes);
+  } else {
+    HF_ASSIGN_OR_RETURN(content, Decode(stored.codec, stored.size, AsBytes(stored.bytes)));
   }
+  if (content.size() != segment.size || HashSegment(key, AsBytes(content)) != segment.id)
+    return Status(Code::kDataLoss, "the segment " + segment.id.Hex() + " of the checkpoint " + manifest + " does not have its content");
   return content;
 }
 
 Status LocalStore::Delete(const std::string& manifest) {
   HF_RETURN_IF_ERROR(CheckId(manifest, "checkpoint uid"));
   Result<Manifest> content = GetManifest(manifest);
-  if (!content.ok() && content.status().code() == Code::kNotFound) return Status::Ok();
-  if (!content.ok() && content.status().code() == Code::kUnavailable) return content.status();
-  std::unique_lock lock(mutex_);
+  // Neither whole nor damaged: the disk did not say.
+  if (!content.ok() && (content.status().code() == Code::kUnavailable || content.status().code() == Code::kInternal))
+    return content.status();
+  Lock lock(mutex_);
+  auto begun = deleting_.find(manifest);
+  if (begun != deleting_.end()) content = begun->second;
   if (!content.ok()) {
-    // Unreadable: gone is all it can be. Its segments are found unreferenced at the next start.
+    if (content.status().code() == Code::kNotFound && !damaged_.contains(manifest)) return Status::Ok();
+    // Unreadable: gone is all it can be.
     LogWarning("deleting a damaged manifest", {{"checkpoint", manifest}, {"error", content.status().ToString()}});
-    return volume_->RemoveManifest(manifest);
+    HF_RETURN_IF_ERROR(volume_->RemoveManifest(manifest));
+    committed_.erase(manifest);  // read at start, damaged since: its references are forgotten at the next start
+    const bool last = damaged_.erase(manifest) > 0 && damaged_.empty();
+    if (last) {
+      for (const std::string& ns : index_.Namespaces()) EraseAllUnneeded(ns);
+      SweepDead(lock);
+    }
+    return Status::Ok();
   }
   if (!committed_.contains(manifest)) return Status::Ok();  // somebody else was faster
-  HF_RETURN_IF_ERROR(volume_->RemoveManifest(manifest));
+  Status removed = volume_->RemoveManifest(manifest);
+  if (!removed.ok()) {
+    deleting_[manifest] = *content;
+    return removed;
+  }
   committed_.erase(manifest);
+  deleting_.erase(manifest);
   members_.remove_if([&](const auto& members) { return members->id == manifest; });
-  SegmentSet ids;
+  IdSet seen;
   for (const FileEntry& file : content->files) {
     for (const SegmentRef& segment : file.segments) {
-      if (segment.zero || !ids.insert(segment.id).second) continue;
-      ObjectInfo* object = index_.Find(content->ns, segment.id);
-      if (object != nullptr && object->refs > 0) --object->refs;
+      const IdKey key(segment.id);
+      if (segment.zero || !seen.Insert(key).second) continue;
+      ObjectInfo* object = index_.Find(content->ns, key);
+      if (object == nullptr || object->refs == 0) continue;
+      if (--object->refs == 0) EraseUnneeded(content->ns, key);
     }
   }
-  Drop(content->ns, std::vector<SegmentId>(ids.begin(), ids.end()), lock);
+  SweepDead(lock);
   return Status::Ok();
 }
 
@@ -211,59 +249,15 @@ Result<LocalStore::OpenState*> LocalStore::FindOpen(const std::string& id) {
   return &open->second;
 }
 
-Result<HashKey> LocalStore::KeyOf(const std::string& ns) {
-  auto known = keys_.find(ns);
-  if (known != keys_.end()) return known->second;
-  HF_ASSIGN_OR_RETURN(HashKey key, volume_->Key(ns));
-  keys_[ns] = key;
-  return key;
-}
-
-void LocalStore::Drop(const std::string& ns, const std::vector<SegmentId>& candidates, std::unique_lock<std::mutex>& lock) {
-  size_t done = 0;
-  for (const SegmentId& id : candidates) {
-    // Asked again each time: while others had the lock, a session may have been told that it is here.
-    if (damaged_ > 0 || inherited_.contains(ns)) return;
-    ObjectInfo* object = index_.Find(ns, id);
-    if (object == nullptr || object->refs > 0 || object->pins > 0) continue;
-    Status removed = volume_->RemoveObject(ns, id);
-    if (!removed.ok()) {
-      LogWarning("an unneeded object stays", {{"error", removed.ToString()}});
-      continue;
-    }
-    index_.Erase(ns, id);
-    if (++done % kDropAtOnce == 0) {
-      lock.unlock();
-      lock.lock();
-    }
-  }
-}
-
-void LocalStore::EndSession(const std::string& id, std::unique_lock<std::mutex>& lock) {
-  auto open = open_.find(id);
-  if (open == open_.end()) return;
-  const std::string ns = open->second.ns;
-  std::vector<SegmentId> candidates(open->second.pins.begin(), open->second.pins.end());
-  for (const SegmentId& pinned : candidates) {
-    ObjectInfo* object = index_.Find(ns, pinned);
-    if (object != nullptr && object->pins > 0) --object->pins;
-  }
-  const bool last_inherited = open->second.inherited && --inherited_[ns] == 0;
-  if (last_inherited) inherited_.erase(ns);
-  open_.erase(open);
-  idle_.notify_all();
-  if (last_inherited) candidates = index_.Unneeded(ns);
-  Drop(ns, candidates, lock);
-}
-
 Status LocalStore::RoomFor(uint64_t bytes, uint64_t reserve) {
-  if (options_.max_bytes > 0 && index_.bytes() + bytes + reserve > options_.max_bytes) {
-    return Status(Code::kResourceExhausted, "the store is full: it holds " + Gib(index_.bytes()) + " of " + Gib(options_.max_bytes) +
+  if (options_.max_bytes > 0 && pack_bytes_ + bytes + reserve > options_.max_bytes) {
+    return Status(Code::kResourceExhausted, "the store is full: it holds " + Gib(pack_bytes_) + " of " + Gib(options_.max_bytes) +
                                                 " (--max-bytes) and keeps " + Gib(reserve) +
                                                 " free: delete checkpoints or raise the limit");
   }
   HF_ASSIGN_OR_RETURN(Space space, volume_->FreeSpace());
-  if (space.free < bytes + reserve) {
+  space.free -= std::min(space.free, buffers_.bytes());  // taken, but not written yet
+  if (space.free + std::min(reserve, reserve_held_) < bytes + reserve) {
     return Status(Code::kResourceExhausted, "the store is full: its volume of " + Gib(space.total) + " has " + Gib(space.free) +
                                                 " left, of which " + Gib(reserve) +
                                                 " are kept free: delete checkpoints or enlarge the volume");
@@ -279,14 +273,17 @@ Status LocalStore::CheckRoom() {
 Result<StoreUsage> LocalStore::Usage() {
   HF_ASSIGN_OR_RETURN(Space space, volume_->FreeSpace());
   std::lock_guard lock(mutex_);
-  return StoreUsage{.object_bytes = index_.bytes(),
+  return StoreUsage{.object_bytes = live_bytes_,
                     .objects = index_.count(),
+                    .pack_bytes = pack_bytes_,
+                    .packs = packs_.size() - free_numbers_.size(),
+                    .index_memory_bytes = index_.memory_bytes(),
                     .max_bytes = options_.max_bytes,
                     .volume_total = space.total,
                     .volume_free = space.free,
                     .manifests = committed_.size(),
                     .open_sessions = open_.size(),
-                    .damaged_manifests = damaged_};
+                    .damaged_manifests = damaged_.size()};
 }
 
 void LocalStore::ExpireSessions() {

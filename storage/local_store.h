@@ -1,32 +1,57 @@
-// The store on a volume of this machine: one file per segment (storage/volume.h), one process that writes. After a crash at any point what
-// was committed is whole, and nothing else is visible. Objects are dropped as soon as no manifest refers to them and no open session was
-// told that they are here; sessions that were open before a restart keep all of their namespace until they end.
+// The store on a volume of this machine: segments in packs (storage/volume.h, FORMAT.md), one process that writes. After a crash at any
+// point what was committed is whole, and nothing else is visible. A segment is dead as soon as no manifest refers to it and no open session
+// was told that it is here; its pack goes when all in it is dead, or is written anew by Collect when much of it is. Sessions that were open
+// before a restart keep all of their namespace until they end.
 #pragma once
 
+#include <deque>
 #include <list>
+#include <set>
 
 #include "base/clock.h"
 #include "storage/object_index.h"
+#include "storage/pack_writer.h"
 #include "storage/volume.h"
 
 namespace holdfast::storage {
 
 struct LocalStoreOptions {
   std::string dir;
-  uint64_t max_bytes = 0;                          // of segments; 0: what the volume has
+  uint64_t max_bytes = 0;                          // of packs; 0: what the volume has
   uint64_t reserve_bytes = 256 << 20;              // kept free on the volume, and below max_bytes: a session begins only above it
   Duration session_idle = std::chrono::hours(24);  // an open session that nobody used for so long is aborted by ExpireSessions
+  std::vector<Kek> keks;                           // see VolumeOptions
+  PackLimits packs;
+  FileSystem* fs = nullptr;  // null: the real one
 };
 
 struct StoreUsage {
-  uint64_t object_bytes = 0, objects = 0, max_bytes = 0, volume_total = 0, volume_free = 0;
+  uint64_t object_bytes = 0, objects = 0;  // live
+  uint64_t pack_bytes = 0, packs = 0;      // with what is dead in them
+  uint64_t index_memory_bytes = 0, max_bytes = 0, volume_total = 0, volume_free = 0;
   size_t manifests = 0, open_sessions = 0, damaged_manifests = 0;
+};
+
+// As encoded in its record.
+struct StoredSegment {
+  Codec codec = Codec::kRaw;
+  uint32_t size = 0;  // uncompressed
+  std::string bytes;
+};
+
+struct CollectOptions {
+  uint64_t bytes_per_second = 0;  // copied at most; 0: as fast as it goes
+  std::stop_token stop;
+};
+struct CollectReport {
+  size_t removed = 0, repacked = 0;  // packs
+  uint64_t freed_bytes = 0, copied_bytes = 0;
 };
 
 class LocalStore final : public Store {
  public:
   static Result<std::unique_ptr<LocalStore>> Open(const LocalStoreOptions& options, Clock& clock = Clock::Real());
-  // Sessions must be gone. Closes.
+  // Sessions must be gone. Closes; what open sessions were given is kept for the next start.
   ~LocalStore() override;
 
   Result<std::unique_ptr<Session>> OpenSession(const std::string& id, const std::string& ns) override;
@@ -37,12 +62,19 @@ class LocalStore final : public Store {
   Status Abort(const std::string& id, const std::string& ns) override;
   Status Delete(const std::string& manifest) override;
 
+  // Of a session that is open or committed; kNotFound for others.
+  Result<std::string> NamespaceOf(const std::string& id);
   // For a server: a handle on a session that is open or committed; kNotFound for others, kFailedPrecondition after an Abort.
   Result<std::unique_ptr<Session>> FindSession(const std::string& id);
+  // What the session was given outlives this process from here on (a server answers only then); after a power cut it is asked for again.
+  Status Flush(const std::string& session);
   Result<StoredManifest> GetManifestText(const std::string& id);
-  // As stored, not verified: the reader that has the key does that. kInvalidArgument when the manifest does not refer to it.
+  // Authentic, but not hashed: the reader that has the key does that. kInvalidArgument when the manifest does not refer to it.
   Result<StoredSegment> GetStored(const std::string& manifest, const SegmentId& id);
 
+  // Removes packs without live data for good, and writes those anew of which much is dead. Beside everything else; one at a time.
+  Result<CollectReport> Collect(const CollectOptions& options);
+  Result<size_t> Rewrap() { return volume_->Rewrap(); }
   Result<StoreUsage> Usage();
   Status CheckRoom();  // kResourceExhausted with figures when a new session would be refused
   void ExpireSessions();
@@ -50,13 +82,42 @@ class LocalStore final : public Store {
 
  private:
   friend class LocalSession;
+  struct Pack {
+    Pack(PackId pack_id, std::string name, const PackKeys& pack_keys) : id(pack_id), ns(std::move(name)), keys(pack_keys) {}
+    const PackId id;
+    const std::string ns;
+    const PackKeys keys;
+    std::unique_ptr<PackWriter> writer;  // null: it was sealed in an earlier life
+    // Under the store's lock.
+    uint32_t number = kNoPack;
+    uint64_t live_bytes = 0, record_bytes = 0, file_bytes = 0;  // of needed records, of all, with padding and footer
+    bool sealed = false;                                        // durable, and never written again
+    bool dropped = false;                                       // not in the table any more
+    bool held = false;                                          // being filled by a collection
+    bool hurt = false;                                          // some of it could not be read: not to be written anew
+    // Under its own.
+    std::mutex seal_mutex;
+    bool finished = false;
+    Status outcome;
+    std::mutex file_mutex;
+    std::shared_ptr<const File> file;
+  };
+  using PackPointer = std::shared_ptr<Pack>;
+  // The pack that a session (or a collection) fills. Its mutex is taken before the store's.
+  struct Filling {
+    std::mutex mutex;
+    bool ended = false;
+    bool held = false;
+    PackPointer pack;
+  };
   struct OpenState {
     std::string ns;
     bool busy = false;             // a Commit or Abort is on its way
     bool maybe_committed = false;  // the manifest was renamed but the folder could not be synced
     bool inherited = false;        // open since before the last start
     MonoTime last_used;
-    SegmentSet pins;
+    IdSet pins;
+    std::shared_ptr<Filling> filling = std::make_shared<Filling>();
   };
   struct Committed {
     std::string ns, digest;
@@ -67,49 +128,90 @@ class LocalStore final : public Store {
     std::string id, ns;
     std::vector<SegmentId> ids;
   };
+  struct Placed {
+    PackPointer pack;
+    PackRecord record;
+  };
+  struct Move {
+    Placed to;
+    PackPointer from;
+    uint32_t from_offset = 0;
+  };
+  using Lock = std::unique_lock<std::mutex>;
 
   LocalStore(LocalStoreOptions options, Clock& clock) : options_(std::move(options)), clock_(clock) {}
   // local_open.cc: at start
   Status Load();
   Status LoadManifests();
   Status LoadSessions();
-  Status LoadObjects();
+  Status LoadPacks();
+  Status LoadPack(const std::string& ns, const PackId& id, const NamespaceKeys& keys);
+  Result<PackIndex> Rebuild(Pack& pack, File& file);
+  void TellOfLostSegments();
   // local_store.cc
   Result<OpenState*> FindOpen(const std::string& id);  // locked; touches it
-  Result<HashKey> KeyOf(const std::string& ns);
   Result<std::shared_ptr<const Members>> MembersOf(const std::string& manifest);
-  // Those of `candidates` that nothing needs. Lets go of the lock now and then.
-  void Drop(const std::string& ns, const std::vector<SegmentId>& candidates, std::unique_lock<std::mutex>& lock);
-  void EndSession(const std::string& id, std::unique_lock<std::mutex>& lock);
   Status RoomFor(uint64_t bytes, uint64_t reserve);  // locked
+  // local_packs.cc
+  Result<PackPointer> NewPack(const std::string& ns, bool held);
+  uint32_t Number(const PackPointer& pack);  // locked
+  Result<Placed> Append(Filling& filling, const std::string& ns, const PutItem& item);
+  Status SealPack(const PackPointer& pack);
+  void FailPack(const PackPointer& pack);  // locked
+  void DropPack(const PackPointer& pack);  // locked
+  Result<std::shared_ptr<const File>> FileOf(const PackPointer& pack);
+  Result<StoredSegment> ReadStored(const std::string& ns, const SegmentId& id);
+  void Place(ObjectInfo& object, const PackPointer& pack, const PackRecord& record);  // locked, as those below
+  void Unplace(ObjectInfo& object);
+  bool KeepsAll(const std::string& ns) const { return !damaged_.empty() || inherited_.contains(ns); }
+  void EraseUnneeded(const std::string& ns, const IdKey& key);
+  void EraseAllUnneeded(const std::string& ns);
+  // Packs without live data go to the trash. Lets go of the lock.
+  void SweepDead(Lock& lock);
+  void EndFilling(Filling& filling);  // not locked
+  // local_collect.cc
+  size_t EmptyTrash();
+  std::vector<PackPointer> SparsePacks();
+  Status Repack(const std::vector<PackPointer>& group, const CollectOptions& options, CollectReport& report);
+  Status Copy(const PackPointer& pack, Filling& filling, const CollectOptions& options, std::vector<Move>& moves);
+  bool IsAt(const Pack& pack, const SegmentId& id, uint32_t offset);  // locked
+  void KeepReserve();
   // local_session.cc
   Result<std::vector<bool>> Missing(const std::string& session, std::span<const SegmentId> ids);
-  Status Put(const std::string& session, const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes);
+  Status Put(const std::string& session, const PutItem& item);
   Result<CommitResult> Commit(const std::string& session, const Manifest& manifest);
-  Result<CommitResult> CommitLocked(const std::string& id, const std::string& ns, const Manifest& manifest,
-                                    std::unique_lock<std::mutex>& lock);
-  Status PinAll(const std::string& id, const std::string& ns, const Manifest& manifest, std::unique_lock<std::mutex>& lock);
+  Result<CommitResult> CommitLocked(const std::string& id, const std::string& ns, const Manifest& manifest, Lock& lock);
+  Result<std::set<PackPointer>> PinAll(OpenState& session, const Manifest& manifest);  // the packs that are not durable yet
   Status AbortOpen(const std::string& id);
-  Status Verify(const std::string& ns, const HashKey& key, const SegmentId& id);
-  void Pin(OpenState& session, const SegmentId& id, ObjectInfo& object);
-  bool AwaitIdle(const std::string& id, std::unique_lock<std::mutex>& lock);
+  void EndSession(const std::string& id, Lock& lock);
+  void Pin(OpenState& session, ObjectInfo& object);
+  bool AwaitIdle(const std::string& id, Lock& lock);
 
   const LocalStoreOptions options_;
   Clock& clock_;
   std::unique_ptr<Volume> volume_;
+  BufferCount buffers_;
 
-  std::mutex verify_mutex_;  // taken before mutex_: one unverified object is looked at at a time
+  std::mutex collect_mutex_;  // one collection at a time; taken before mutex_
   std::mutex mutex_;
   std::condition_variable_any idle_;
   bool closing_ = false;
   ObjectIndex index_;
+  std::vector<PackPointer> packs_;  // by number
+  std::vector<uint32_t> free_numbers_;
+  std::vector<uint32_t> dead_;  // numbers of packs whose last live segment went
+  uint64_t live_bytes_ = 0, pack_bytes_ = 0, reserve_held_ = 0;
   std::map<std::string, OpenState> open_;
   std::map<std::string, Committed> committed_;
+  std::map<std::string, Manifest> deleting_;  // removed, but the folder could not be synced: whoever deletes again goes on
   std::set<std::string> aborted_;
   std::map<std::string, size_t> inherited_;  // open sessions from before the last start, by namespace
-  std::map<std::string, HashKey> keys_;
+  std::set<std::string> damaged_;            // manifests that cannot be read: what they refer to is unknown, so nothing is dropped
   std::list<std::shared_ptr<const Members>> members_;
-  size_t damaged_ = 0;  // manifests that cannot be read: what they refer to is unknown, so nothing unreferenced is dropped
+  std::set<std::string> pack_folders_;  // namespaces whose folder is durable
+
+  std::mutex files_mutex_;
+  std::deque<std::weak_ptr<Pack>> with_file_;  // packs that are open for reading, the oldest first
 };
 
 }  // namespace holdfast::storage

@@ -2,40 +2,50 @@
 
 namespace holdfast::storage {
 
-ObjectInfo* ObjectIndex::Find(const std::string& ns, const SegmentId& id) {
+ObjectInfo* ObjectIndex::Find(const std::string& ns, const IdKey& key) {
   auto objects = namespaces_.find(ns);
-  if (objects == namespaces_.end()) return nullptr;
-  auto object = objects->second.find(id);
-  return object == objects->second.end() ? nullptr : &object->second;
+  return objects == namespaces_.end() ? nullptr : objects->second.Find(key);
 }
 
-ObjectInfo& ObjectIndex::Put(const std::string& ns, const SegmentId& id, uint64_t stored_bytes) {
-  auto [object, added] = namespaces_[ns].try_emplace(id);
-  count_ += added ? 1 : 0;
-  bytes_ += stored_bytes - object->second.stored_bytes;
-  object->second.stored_bytes = stored_bytes;
-  return object->second;
-}
-
-void ObjectIndex::Erase(const std::string& ns, const SegmentId& id) {
+void ObjectIndex::Erase(const std::string& ns, const IdKey& key) {
   auto objects = namespaces_.find(ns);
   if (objects == namespaces_.end()) return;
-  auto object = objects->second.find(id);
-  if (object == objects->second.end()) return;
-  bytes_ -= object->second.stored_bytes;
-  --count_;
-  objects->second.erase(object);
-  if (objects->second.empty()) namespaces_.erase(objects);
+  objects->second.Erase(key);
+  if (objects->second.size() == 0) namespaces_.erase(objects);
 }
 
-std::vector<SegmentId> ObjectIndex::Unneeded(const std::string& ns) const {
-  std::vector<SegmentId> ids;
+std::vector<IdKey> ObjectIndex::Unneeded(const std::string& ns) {
+  std::vector<IdKey> keys;
   auto objects = namespaces_.find(ns);
-  if (objects == namespaces_.end()) return ids;
-  for (const auto& [id, object] : objects->second) {
-    if (object.refs == 0 && object.pins == 0) ids.push_back(id);
-  }
-  return ids;
+  if (objects == namespaces_.end()) return keys;
+  objects->second.ForEach([&](const ObjectInfo& object) {
+    if (!object.needed()) keys.push_back(object.key);
+  });
+  return keys;
+}
+
+std::vector<std::string> ObjectIndex::Namespaces() const {
+  std::vector<std::string> names;
+  for (const auto& [ns, objects] : namespaces_) names.push_back(ns);
+  return names;
+}
+
+size_t ObjectIndex::Lost() {
+  size_t lost = 0;
+  for (auto& [ns, objects] : namespaces_) objects.ForEach([&](const ObjectInfo& object) { lost += object.here() ? 0 : 1; });
+  return lost;
+}
+
+size_t ObjectIndex::count() const {
+  size_t count = 0;
+  for (const auto& [ns, objects] : namespaces_) count += objects.size();
+  return count;
+}
+
+size_t ObjectIndex::memory_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [ns, objects] : namespaces_) bytes += objects.memory_bytes();
+  return bytes;
 }
 
 }  // namespace holdfast::storage

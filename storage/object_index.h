@@ -1,12 +1,12 @@
-// Which objects the volume holds and who needs them, in memory; rebuilt from the manifests at start. Not thread-safe: under the store's
-// lock.
+// Which segments the volume holds, where, and who needs them, in memory: rebuilt at start from manifests and index files. What nobody needs
+// is not in it: it is dead, even while its bytes still lie in a pack. Not thread-safe: under the store's lock.
 #pragma once
 
-#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "storage/hash.h"
+#include "storage/compact_table.h"
+#include "storage/pack_format.h"
 
 namespace holdfast::storage {
 
@@ -19,30 +19,51 @@ struct SegmentIdHash {
 };
 using SegmentSet = std::unordered_set<SegmentId, SegmentIdHash>;
 
+inline constexpr uint32_t kNoPack = ~uint32_t{0};
+
+// 40 bytes: at most 59 in the table.
 struct ObjectInfo {
-  uint32_t refs = 0;          // manifests that refer to it
-  uint32_t pins = 0;          // open sessions that were told it is here
-  uint32_t size = 0;          // uncompressed; 0: not known before it is verified
-  uint64_t stored_bytes = 0;  // on disk
-  bool verified = false;      // its content is known to be whole: a manifest refers to it, or this process hashed it
+  IdKey key;
+  uint32_t pack = kNoPack;  // number in the store's table; kNoPack: needed, but not there
+  uint32_t offset = 0, stored = 0;
+  uint32_t size : 24 = 0;  // uncompressed
+  uint32_t codec : 7 = 0;
+  uint32_t suspect : 1 = 0;  // could not be read whole: taken again when somebody offers it
+  uint32_t refs = 0;         // manifests that refer to it
+  uint32_t pins = 0;         // open sessions that were told it is here
+
+  bool here() const { return pack != kNoPack; }
+  bool needed() const { return refs > 0 || pins > 0; }
+  PackRecord Record(const SegmentId& id) const {
+    return {.id = id, .offset = offset, .stored = stored, .size = size, .codec = static_cast<Codec>(codec)};
+  }
+  void Place(uint32_t number, const PackRecord& record) {
+    pack = number;
+    offset = record.offset;
+    stored = record.stored;
+    size = record.size;
+    codec = static_cast<uint32_t>(record.codec) & 127U;
+    suspect = 0;
+  }
 };
+static_assert(sizeof(ObjectInfo) == 40);
 
 class ObjectIndex {
  public:
-  ObjectInfo* Find(const std::string& ns, const SegmentId& id);
-  // Existing or new; `stored_bytes` replaces what was accounted for it.
-  ObjectInfo& Put(const std::string& ns, const SegmentId& id, uint64_t stored_bytes);
-  void Erase(const std::string& ns, const SegmentId& id);
-  // Objects of `ns` that neither a manifest nor a session needs.
-  std::vector<SegmentId> Unneeded(const std::string& ns) const;
-  uint64_t bytes() const { return bytes_; }
-  size_t count() const { return count_; }
+  using Objects = CompactTable<ObjectInfo>;
+  ObjectInfo* Find(const std::string& ns, const SegmentId& id) { return Find(ns, IdKey(id)); }
+  ObjectInfo* Find(const std::string& ns, const IdKey& key);
+  ObjectInfo& Insert(const std::string& ns, const SegmentId& id) { return *namespaces_[ns].Insert(IdKey(id)).first; }
+  void Erase(const std::string& ns, const IdKey& key);
+  // Of `ns`, those that neither a manifest nor a session needs.
+  std::vector<IdKey> Unneeded(const std::string& ns);
+  std::vector<std::string> Namespaces() const;
+  size_t Lost();  // needed, but not there
+  size_t count() const;
+  size_t memory_bytes() const;
 
  private:
-  using Objects = std::unordered_map<SegmentId, ObjectInfo, SegmentIdHash>;
   std::unordered_map<std::string, Objects> namespaces_;
-  uint64_t bytes_ = 0;
-  size_t count_ = 0;
 };
 
 }  // namespace holdfast::storage

@@ -1,287 +1,300 @@
 #include "storage/volume.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <system_error>
+#include <algorithm>
 
 #include "base/fault_point.h"
-#include "base/file.h"
-#include "storage/codec.h"
+#include "base/log.h"
+#include "storage/bytes.h"
 #include "storage/limits.h"
 
 namespace holdfast::storage {
 namespace {
 
-constexpr char kFormatText[] = "holdfast-store 1\n";
-constexpr size_t kHeaderBytes = 16;
-constexpr char kMagic[4] = {'H', 'F', 'S', '1'};
+constexpr std::string_view kFormatBegin = "holdfast-store 2 ";
+constexpr const char* kFolders[] = {"keys", "packs", "index", "sessions", "manifests", "aborted", "trash"};
+constexpr std::string_view kManifestMagic = "HFMANI02";
+constexpr size_t kManifestHead = 40;  // and then the namespace
 
-Status Errno(std::string_view what, const std::string& path) {
-  const int error = errno;
-  Code code = error == ENOENT ? Code::kNotFound : error == ENOSPC || error == EDQUOT ? Code::kResourceExhausted : Code::kInternal;
-  return Status(code, "cannot " + std::string(what) + " " + path + ": " + std::generic_category().message(error));
+std::string FormatText(const std::string& id) {
+  const std::string line = std::string(kFormatBegin) + id;
+  return line + " " + Digest(line).substr(7, 16) + "\n";
 }
 
-void PutLittleEndian(uint32_t value, char* out) {
-  for (int i = 0; i < 4; ++i) out[i] = static_cast<char>(value >> (8 * i));
+std::string ManifestHeader(const StoredManifest& manifest, const Salt& salt) {
+  std::string header(kManifestMagic);
+  AppendInteger(static_cast<uint64_t>(manifest.ns.size()), header);
+  AppendInteger(manifest.new_bytes, header);
+  header += AsText(salt);
+  return header + manifest.ns;
 }
 
-uint32_t GetLittleEndian(const char* in) {
-  uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value |= static_cast<uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
-  return value;
-}
-
-Status WriteAll(int fd, std::string_view header, std::span<const std::byte> bytes, const std::string& path) {
-  for (std::span<const std::byte> part : {AsBytes(header), bytes}) {
-    while (!part.empty()) {
-      ssize_t n = write(fd, part.data(), part.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Errno("write", path);
-      part = part.subspan(static_cast<size_t>(n));
-    }
-  }
-  return Status::Ok();
-}
+Secret ManifestKey(const NamespaceKeys& keys, const Salt& salt) { return Derive("holdfast-store 2 manifest", keys.data, salt); }
 
 }  // namespace
 
-Result<std::unique_ptr<Volume>> Volume::Open(const std::string& dir, Mode mode) {
-  std::unique_ptr<Volume> volume(new Volume(dir, mode));
-  HF_RETURN_IF_ERROR(volume->Prepare().With("the store in " + dir));
+Result<std::unique_ptr<Volume>> Volume::Open(const VolumeOptions& options, Mode mode) {
+  std::unique_ptr<Volume> volume(new Volume(options, mode));
+  HF_RETURN_IF_ERROR(volume->Prepare().With("the store in " + options.dir));
   return volume;
 }
 
-Volume::~Volume() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+Status Volume::Prepare() {
+  if (mode_ == Mode::kWrite) {
+    HF_RETURN_IF_ERROR(fs_.MakeDir(dir_));
+    Result<std::unique_ptr<FileLock>> lock = fs_.Lock(dir_ + "/LOCK");
+    if (!lock.ok() && lock.status().code() == Code::kFailedPrecondition)
+      return Status(Code::kFailedPrecondition, "another process has it open: one process writes a volume, stop that one first");
+    if (!lock.ok()) return lock.status();
+    lock_ = std::move(*lock);
+  }
+  HF_RETURN_IF_ERROR(CheckFormat());
+  if (mode_ == Mode::kWrite) HF_RETURN_IF_ERROR(Clear());
+  HF_RETURN_IF_ERROR(LoadOwnKek());
+  return CheckKeks();
 }
 
-Status Volume::Prepare() {
-  const std::string format_path = dir_ + "/FORMAT";
-  if (mode_ == Mode::kWrite) {
-    HF_RETURN_IF_ERROR(MakeDirs(dir_));
-    lock_fd_ = open((dir_ + "/LOCK").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (lock_fd_ < 0) return Errno("open", dir_ + "/LOCK");
-    if (flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-      return Status(Code::kFailedPrecondition, "another process has it open: one process writes a volume, stop that one first");
-    }
-  }
-  Result<std::string> format = ReadFile(format_path, 256);
-  if (!format.ok() && format.status().code() == Code::kNotFound && mode_ == Mode::kWrite) {
+Status Volume::CheckFormat() {
+  const std::string path = dir_ + "/FORMAT";
+  Result<std::string> text = ReadWhole(fs_, path, 256);
+  if (!text.ok() && text.status().code() == Code::kNotFound && mode_ == Mode::kWrite) {
     // Without FORMAT only an empty folder is ours to use: anything else is somebody's data.
-    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(dir_));
+    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, fs_.List(dir_));
     for (const std::string& name : names) {
       if (name != "LOCK" && name != "FORMAT.tmp" && name != "lost+found") {
         return Status(Code::kFailedPrecondition, "there is no FORMAT file but \"" + name + "\": give an empty folder or a store's");
       }
     }
-    HF_RETURN_IF_ERROR(WriteFileDurably(format_path, kFormatText));
-  } else if (!format.ok()) {
-    return format.status();
-  } else if (*format != kFormatText) {
-    return Status(Code::kUnsupported, "its format is \"" + format->substr(0, format->find('\n')) +
-                                          "\", this version knows \"holdfast-store 1\": use the version that wrote it");
+    HF_ASSIGN_OR_RETURN(Salt id, NewSalt());
+    store_id_ = ToHex(id);
+    return WriteDurably(fs_, path, FormatText(store_id_));
   }
-  if (mode_ == Mode::kInspect) return Status::Ok();
-  HF_RETURN_IF_ERROR(RemoveAll(dir_ + "/tmp"));
-  for (const char* folder : {"tmp", "keys", "objects", "sessions", "manifests", "aborted"})
-    HF_RETURN_IF_ERROR(MakeDirs(dir_ + "/" + folder));
-  for (const char* folder : {"keys", "sessions", "manifests", "aborted"}) {
-    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(dir_ + "/" + folder));
-    for (const std::string& name : names) {
-      if (name.ends_with(".tmp")) unlink((dir_ + "/" + folder + "/" + name).c_str());
-    }
+  if (!text.ok()) return text.status();
+  const std::string line = text->substr(0, text->find('\n'));
+  if (line == "holdfast-store 1") {
+    return Status(Code::kUnsupported,
+                  "it has the layout of version 1, one file a segment, which no release wrote: restore or drop its checkpoints with the "
+                  "version that wrote it, then give an empty folder");
   }
-  return SyncDir(dir_);
+  if (line.starts_with("holdfast-store ") && !line.starts_with(kFormatBegin)) {
+    return Status(Code::kUnsupported,
+                  "its format is \"" + line.substr(0, 40) + "\", this version knows \"holdfast-store 2\": use the version that wrote it");
+  }
+  if (line.size() >= kFormatBegin.size() + 32) store_id_ = line.substr(kFormatBegin.size(), 32);
+  if (FormatText(store_id_) != *text)
+    return Status(Code::kDataLoss, "FORMAT is damaged: put it back as \"holdfast-store stat\" of an earlier day or a backup has it");
+  return Status::Ok();
 }
 
-Result<HashKey> Volume::Key(const std::string& ns) {
+// Folders are there, and nothing that was being written when the last life ended.
+Status Volume::Clear() {
+  for (const char* folder : kFolders) HF_RETURN_IF_ERROR(fs_.MakeDir(dir_ + "/" + folder));
+  for (const char* folder : {"/keys", "/index", "/sessions", "/manifests", "/aborted", ""}) {
+    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, fs_.List(dir_ + folder));
+    for (const std::string& name : names) {
+      if (name.ends_with(".tmp")) HF_RETURN_IF_ERROR(fs_.Remove(dir_ + folder + "/" + name));
+    }
+  }
+  return fs_.SyncDir(dir_);
+}
+
+Status Volume::LoadOwnKek() {
+  const std::string path = dir_ + "/KEK";
+  Result<std::string> text = ReadWhole(fs_, path, 4096);
+  if (!text.ok() && text.status().code() != Code::kNotFound) return text.status();
+  if (!text.ok() && !keks_.empty()) return Status::Ok();
+  if (!text.ok() && mode_ == Mode::kWrite) {
+    Secret key;
+    HF_RETURN_IF_ERROR(FillRandom(key));
+    text = ToHex(key) + "\n";
+    HF_RETURN_IF_ERROR(WriteDurably(fs_, path, *text));
+  }
+  if (!text.ok()) return Status(Code::kFailedPrecondition, "its KEK was not given: --kek-file");
+  HF_ASSIGN_OR_RETURN(Kek own, ParseKek(*text));
+  own_kek_ = true;
+  if (keks_.empty() && mode_ == Mode::kWrite)
+    LogWarning("no --kek-file: the key that encrypts the store lies beside its data, who reads the volume reads the checkpoints",
+               {{"file", path}});
+  keks_.push_back(own);
+  return Status::Ok();
+}
+
+// A wrong or forgotten KEK is a mistake to be told at once; damage to one file of many is not a reason to serve nobody.
+Status Volume::CheckKeks() {
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> namespaces, List("keys"));
+  for (const std::string& ns : namespaces) {
+    Result<std::string> text = ReadWhole(fs_, KeysPath(ns), 4096);
+    if (!text.ok()) continue;
+    Result<UnwrappedKeys> unwrapped = UnwrapKeys(*text, ns, keks_);
+    if (!unwrapped.ok() && unwrapped.status().code() == Code::kFailedPrecondition) return unwrapped.status();
+    if (!unwrapped.ok()) LogError("a namespace cannot be read", {{"namespace", ns}, {"error", unwrapped.status().ToString()}});
+  }
+  return Status::Ok();
+}
+
+Result<NamespaceKeys> Volume::ExistingKeys(const std::string& ns) {
   HF_RETURN_IF_ERROR(CheckId(ns, "namespace"));
-  const std::string path = dir_ + "/keys/" + ns;
-  Result<std::string> text = ReadFile(path, 64);
-  HashKey key;
-  if (text.ok()) {
-    if (text->size() != key.size())
-      return Status(Code::kDataLoss,
-                    path + " does not have 32 bytes: restore it from a backup, nothing of the namespace can be verified without it");
-    memcpy(key.data(), text->data(), key.size());
-    return key;
-  }
-  if (text.status().code() != Code::kNotFound || mode_ == Mode::kInspect) return text.status();
-  HF_ASSIGN_OR_RETURN(key, NewHashKey());
-  HF_RETURN_IF_ERROR(WriteFileDurably(path, std::string_view(reinterpret_cast<const char*>(key.data()), key.size())));
-  return key;
+  std::lock_guard lock(mutex_);
+  auto known = keys_.find(ns);
+  if (known != keys_.end()) return known->second;
+  HF_ASSIGN_OR_RETURN(std::string text, ReadWhole(fs_, KeysPath(ns), 4096));
+  HF_ASSIGN_OR_RETURN(UnwrappedKeys unwrapped, UnwrapKeys(text, ns, keks_));
+  keys_[ns] = unwrapped.keys;
+  return unwrapped.keys;
 }
 
-std::string Volume::ObjectPath(const std::string& ns, const SegmentId& id) const {
-  std::string hex = id.Hex();
-  return dir_ + "/objects/" + ns + "/" + hex.substr(0, 2) + "/" + hex;
+Result<NamespaceKeys> Volume::Keys(const std::string& ns) {
+  Result<NamespaceKeys> known = ExistingKeys(ns);
+  if (known.ok() || known.status().code() != Code::kNotFound || mode_ == Mode::kInspect) return known;
+  std::lock_guard lock(mutex_);
+  if (keys_.contains(ns)) return keys_[ns];
+  HF_ASSIGN_OR_RETURN(NamespaceKeys made, NewNamespaceKeys());
+  HF_ASSIGN_OR_RETURN(std::string text, WrapKeys(made, ns, keks_.front()));
+  HF_RETURN_IF_ERROR(WriteDurably(fs_, KeysPath(ns), text));
+  keys_[ns] = made;
+  return made;
 }
 
-Result<std::string> Volume::StageObject(Codec codec, uint32_t size, std::span<const std::byte> bytes) {
-  std::string path = dir_ + "/tmp/" + std::to_string(next_temporary_.fetch_add(1));
-  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return Errno("create", path);
-  char header[kHeaderBytes] = {};
-  memcpy(header, kMagic, sizeof kMagic);
-  header[4] = static_cast<char>(codec);
-  PutLittleEndian(size, header + 8);
-  PutLittleEndian(static_cast<uint32_t>(bytes.size()), header + 12);
-  Status status = WriteAll(fd, std::string_view(header, sizeof header), bytes, path);
-  if (close(fd) != 0 && status.ok()) status = Errno("close", path);
-  if (!status.ok()) {
-    unlink(path.c_str());
-    return status;
-  }
-  HF_FAULT_POINT("store.put");
-  return path;
-}
-
-Status Volume::PlaceObject(const std::string& staged, const std::string& ns, const SegmentId& id) {
-  const std::string path = ObjectPath(ns, id);
-  if (rename(staged.c_str(), path.c_str()) == 0) return Status::Ok();
-  if (errno == ENOENT) {
-    HF_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.rfind('/'))));
-    if (rename(staged.c_str(), path.c_str()) == 0) return Status::Ok();
-  }
-  return Errno("rename to", path);
-}
-
-void Volume::Unstage(const std::string& staged) { unlink(staged.c_str()); }
-
-Result<StoredSegment> Volume::ReadObject(const std::string& ns, const SegmentId& id) const {
-  const std::string path = ObjectPath(ns, id);
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return Errno("open", path);
-  StoredSegment segment;
-  char header[kHeaderBytes];
-  ssize_t got = pread(fd, header, sizeof header, 0);
-  bool whole = got == static_cast<ssize_t>(sizeof header) && memcmp(header, kMagic, sizeof kMagic) == 0;
-  if (whole) {
-    const uint32_t stored = GetLittleEndian(header + 12);
-    segment.size = GetLittleEndian(header + 8);
-    segment.codec = static_cast<Codec>(header[4]);
-    whole = CheckEncoding(static_cast<uint8_t>(header[4]), segment.size, stored).ok();
-    if (whole) {
-      segment.bytes.resize(stored);
-      whole = pread(fd, segment.bytes.data(), stored, kHeaderBytes) == static_cast<ssize_t>(stored);
+Result<size_t> Volume::Rewrap() {
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> namespaces, List("keys"));
+  size_t changed = 0, damaged = 0;
+  std::lock_guard lock(mutex_);
+  for (const std::string& ns : namespaces) {
+    HF_ASSIGN_OR_RETURN(std::string text, ReadWhole(fs_, KeysPath(ns), 4096));
+    Result<UnwrappedKeys> unwrapped = UnwrapKeys(text, ns, keks_);
+    if (!unwrapped.ok()) {
+      LogError("the keys of a namespace cannot be wrapped anew", {{"namespace", ns}, {"error", unwrapped.status().ToString()}});
+      ++damaged;
+      continue;
     }
+    if (unwrapped->kek == keks_.front().id) continue;
+    HF_ASSIGN_OR_RETURN(std::string wrapped, WrapKeys(unwrapped->keys, ns, keks_.front()));
+    HF_RETURN_IF_ERROR(WriteDurably(fs_, KeysPath(ns), wrapped));
+    ++changed;
   }
-  close(fd);
-  if (!whole) return Status(Code::kDataLoss, path + " is torn or not a segment");
-  return segment;
-}
-
-Result<std::string> Volume::ReadVerified(const std::string& ns, const SegmentId& id, const HashKey& key) const {
-  HF_ASSIGN_OR_RETURN(StoredSegment stored, ReadObject(ns, id));
-  HF_ASSIGN_OR_RETURN(std::string content, Decode(stored.codec, stored.size, AsBytes(stored.bytes)));
-  if (HashSegment(key, AsBytes(content)) != id)
-    return Status(Code::kDataLoss, ObjectPath(ns, id) + " does not have the content of its name");
-  return content;
-}
-
-Status Volume::RemoveObject(const std::string& ns, const SegmentId& id) {
-  const std::string path = ObjectPath(ns, id);
-  return unlink(path.c_str()) == 0 || errno == ENOENT ? Status::Ok() : Errno("remove", path);
-}
-
-Status Volume::VisitObjects(const std::string& ns, const ObjectVisitor& visit) const {
-  const std::string root = dir_ + "/objects/" + ns;
-  HF_ASSIGN_OR_RETURN(std::vector<std::string> shards, ListDir(root));
-  for (const std::string& shard : shards) {
-    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(root + "/" + shard));
-    for (const std::string& name : names) {
-      Result<SegmentId> id = SegmentId::FromHex(name);
-      struct stat info;
-      const std::string path = root + "/" + shard + "/" + name;
-      if (!id.ok() || name.substr(0, 2) != shard || lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-      visit(*id, static_cast<uint64_t>(info.st_size));
-    }
+  if (own_kek_ && keks_.size() > 1 && damaged == 0) {
+    HF_RETURN_IF_ERROR(fs_.Remove(dir_ + "/KEK"));
+    HF_RETURN_IF_ERROR(fs_.SyncDir(dir_));
+    own_kek_ = false;
   }
-  return Status::Ok();
+  return changed;
 }
 
-Result<std::vector<std::string>> Volume::Namespaces() const { return List("objects"); }
-
-Status Volume::Sync() {
-  // Errors of writeback are reported to the descriptors that were open when they happened: that is what keeps LOCK's for the whole life.
-  if (syncfs(lock_fd_) != 0) return Errno("sync the volume of", dir_);
-  return Status::Ok();
+Status Volume::RemoveKeys(const std::string& ns) {
+  const std::string path = KeysPath(ns);
+  std::lock_guard lock(mutex_);
+  keys_.erase(ns);
+  // What the disk makes of it is the disk's: it costs nothing to try.
+  Result<std::unique_ptr<File>> file = fs_.Open(path, FileSystem::For::kWriting);
+  if (file.ok()) {
+    const std::string zeros(256, '\0');
+    HF_RETURN_IF_ERROR((*file)->WriteAt(0, AsBytes(zeros)));
+    HF_RETURN_IF_ERROR((*file)->Sync());
+  }
+  HF_RETURN_IF_ERROR(fs_.Remove(path));
+  return fs_.SyncDir(dir_ + "/keys");
 }
 
 Status Volume::WriteManifest(const std::string& id, const StoredManifest& manifest) {
-  std::string text = DumpJson({{"digest", manifest.digest}, {"new_bytes", manifest.new_bytes}}) + "\n";
-  text += manifest.text;
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, ExistingKeys(manifest.ns));
+  HF_ASSIGN_OR_RETURN(Salt salt, NewSalt());
+  std::string text = ManifestHeader(manifest, salt);
+  const std::string aad = text + id;
+  const size_t head = text.size();
+  text.resize(head + manifest.text.size() + kTagBytes);
+  HF_RETURN_IF_ERROR(
+      Seal(ManifestKey(keys, salt), 0, AsBytes(aad), AsBytes(manifest.text), std::as_writable_bytes(std::span(text)).subspan(head)));
   const std::string path = dir_ + "/manifests/" + id, tmp = path + ".tmp";
-  int fd = open(tmp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return Errno("create", tmp);
-  Status status = WriteAll(fd, text, {}, tmp);
-  if (status.ok() && fsync(fd) != 0) status = Errno("fsync", tmp);
-  close(fd);
+  Status status;
+  {
+    HF_ASSIGN_OR_RETURN(std::unique_ptr<File> file, fs_.Create(tmp));
+    status = file->WriteAt(0, AsBytes(text));
+    if (status.ok()) status = file->Sync();
+  }
+  if (status.ok()) {
+    HF_FAULT_POINT("store.before_manifest_rename");
+    status = fs_.Rename(tmp, path);
+  }
   if (!status.ok()) {
-    unlink(tmp.c_str());
+    [[maybe_unused]] Status removed = fs_.Remove(tmp);  // a start removes what stays
     return status;
   }
-  HF_FAULT_POINT("store.before_manifest_rename");
-  if (rename(tmp.c_str(), path.c_str()) != 0) return Errno("rename to", path);
   HF_FAULT_POINT("store.after_manifest_rename");
-  return SyncDir(dir_ + "/manifests");
+  return fs_.SyncDir(dir_ + "/manifests");
 }
 
-Result<StoredManifest> Volume::ReadManifest(const std::string& id) const {
+Result<StoredManifest> Volume::ReadManifest(const std::string& id) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
   const std::string path = dir_ + "/manifests/" + id;
-  Result<std::string> text = ReadFile(path, kMaxManifestBytes + 4096);
+  Result<std::string> text = ReadWhole(fs_, path, kMaxManifestBytes + 4096);
   if (!text.ok() && text.status().code() == Code::kNotFound) return Status(Code::kNotFound, "the store has no checkpoint " + id);
-  if (!text.ok()) return text.status();
-  const size_t line = text->find('\n');
-  Result<Json> head = ParseJson(std::string_view(*text).substr(0, std::min(line, size_t{4096})));
+  if (!text.ok()) return text.status().With("the checkpoint " + id);
+  const Status damaged(Code::kDataLoss, "the manifest of the checkpoint " + id + " is damaged (" + path + ")");
+  if (text->size() < kManifestHead || !text->starts_with(kManifestMagic)) return damaged;
   StoredManifest manifest;
-  if (head.ok() && line != std::string::npos) {
-    manifest.digest = GetString(*head, {"digest"});
-    manifest.new_bytes = static_cast<uint64_t>(GetInt(*head, {"new_bytes"}));
-    manifest.text = text->substr(line + 1);
-  }
-  if (manifest.digest.empty() || Digest(manifest.text) != manifest.digest)
-    return Status(Code::kDataLoss, path + " does not match its digest");
+  const uint64_t ns_bytes = GetInteger<uint64_t>(text->data() + 8);
+  manifest.new_bytes = GetInteger<uint64_t>(text->data() + 16);
+  Salt salt;
+  memcpy(salt.data(), text->data() + 24, salt.size());
+  if (ns_bytes > 200 || text->size() < kManifestHead + ns_bytes + kTagBytes) return damaged;
+  manifest.ns = text->substr(kManifestHead, ns_bytes);
+  if (!CheckId(manifest.ns, "namespace").ok()) return damaged;
+  Result<NamespaceKeys> keys = ExistingKeys(manifest.ns);
+  if (!keys.ok() && keys.status().code() == Code::kNotFound)
+    return Status(Code::kDataLoss, "the checkpoint " + id + " cannot be read: the keys of the namespace " + manifest.ns + " are not there");
+  if (!keys.ok()) return keys.status().With("the checkpoint " + id);
+  const size_t head = kManifestHead + ns_bytes;
+  manifest.text.resize(text->size() - head - kTagBytes);
+  if (!Unseal(ManifestKey(*keys, salt), 0, AsBytes(text->substr(0, head) + id), AsBytes(*text).subspan(head),
+              std::as_writable_bytes(std::span(manifest.text)))
+           .ok())
+    return damaged;
+  manifest.digest = Digest(manifest.text);
   return manifest;
 }
 
+Result<std::string> Volume::NamespaceOf(const std::string& manifest) {
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<File> file, fs_.Open(dir_ + "/manifests/" + manifest, FileSystem::For::kReading));
+  std::string head(kManifestHead, '\0');
+  HF_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(head))));
+  const uint64_t ns_bytes = GetInteger<uint64_t>(head.data() + 8);
+  if (!head.starts_with(kManifestMagic) || ns_bytes > 200) return Status(Code::kDataLoss, "the manifest of " + manifest + " is damaged");
+  std::string ns(ns_bytes, '\0');
+  HF_RETURN_IF_ERROR(file->ReadAt(kManifestHead, std::as_writable_bytes(std::span(ns))));
+  return ns;
+}
+
 Status Volume::RemoveManifest(const std::string& id) {
-  if (unlink((dir_ + "/manifests/" + id).c_str()) != 0 && errno != ENOENT) return Errno("remove", dir_ + "/manifests/" + id);
-  return SyncDir(dir_ + "/manifests");
+  HF_RETURN_IF_ERROR(fs_.Remove(dir_ + "/manifests/" + id));
+  return fs_.SyncDir(dir_ + "/manifests");
 }
 
 Status Volume::WriteMark(const char* folder, const std::string& id, std::string_view text) {
-  return WriteFileDurably(dir_ + "/" + folder + "/" + id, text);
+  return WriteDurably(fs_, dir_ + "/" + folder + "/" + id, text);
 }
 
-Status Volume::RemoveMark(const char* folder, const std::string& id) {
-  const std::string path = dir_ + "/" + folder + "/" + id;
-  return unlink(path.c_str()) == 0 || errno == ENOENT ? Status::Ok() : Errno("remove", path);
-}
+Status Volume::RemoveMark(const char* folder, const std::string& id) { return fs_.Remove(dir_ + "/" + folder + "/" + id); }
 
 Result<std::string> Volume::ReadMark(const char* folder, const std::string& id) const {
-  return ReadFile(dir_ + "/" + folder + "/" + id, 4096);
+  return ReadWhole(fs_, dir_ + "/" + folder + "/" + id, 4096);
 }
 
 Result<std::vector<std::string>> Volume::List(const char* folder) const {
-  HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(dir_ + "/" + folder));
-  std::erase_if(names, [](const std::string& name) { return name.ends_with(".tmp") || !CheckId(name, "name").ok(); });
+  Result<std::vector<std::string>> names = fs_.List(dir_ + "/" + folder);
+  if (!names.ok() && names.status().code() == Code::kNotFound) return std::vector<std::string>();
+  if (!names.ok()) return names.status();
+  std::erase_if(*names, [](const std::string& name) { return name.ends_with(".tmp") || !CheckId(name, "name").ok(); });
   return names;
 }
 
-Result<Space> Volume::FreeSpace() const {
-  struct statvfs info;
-  if (statvfs(dir_.c_str(), &info) != 0) return Errno("look at the free space of", dir_);
-  return Space{.total = info.f_blocks * info.f_frsize, .free = info.f_bavail * info.f_frsize};
+Status Volume::TakeReserve(uint64_t bytes) {
+  const std::string path = dir_ + "/reserve";
+  Result<std::unique_ptr<File>> file = fs_.Open(path, FileSystem::For::kWriting);
+  if (!file.ok() && file.status().code() == Code::kNotFound) file = fs_.Create(path);
+  if (!file.ok()) return file.status();
+  HF_ASSIGN_OR_RETURN(uint64_t size, (*file)->Size());
+  return size == bytes ? Status::Ok() : size > bytes ? (*file)->Truncate(bytes) : (*file)->Allocate(bytes);
 }
+
+Status Volume::GiveUpReserve() { return fs_.Remove(dir_ + "/reserve"); }
 
 }  // namespace holdfast::storage

@@ -1,67 +1,58 @@
-// The store's folder on a volume, and nothing that is kept in memory:
-//   FORMAT                     "holdfast-store 1"; another number is refused
-//   TERM                       highest term of leadership that deleted anything (base/fence.h)
-//   LOCK                       held (flock) by the one process that writes
-//   keys/<ns>                  32 random bytes: the key of that namespace's segment ids
-//   objects/<ns>/ab/<hex id>   a segment: header of 16 bytes (magic "HFS1", codec, 3 zero bytes, size, stored bytes; little endian), bytes
-//   sessions/<id>              {"ns"} of a session that was opened and neither committed nor aborted
-//   manifests/<id>             one JSON line {"digest","new_bytes"}, then the manifest: its rename is the commit
-//   aborted/<id>               empty: this id never commits
-//   tmp/                       being written; emptied at start
-// An object is renamed into place without fsync: it counts only when a manifest refers to it (written after syncfs) or after a re-hash.
+// The store's folder on a volume (FORMAT.md), and nothing that is kept in memory but keys:
+//   FORMAT               version and the store's id; another version is refused
+//   TERM                 highest term of leadership that deleted anything (base/fence.h)
+//   LOCK                 held by the one process that writes
+//   KEK                  only when no KEK was given: one made here, which protects nothing from who has the volume
+//   keys/<ns>            the namespace's keys, wrapped
+//   packs/<ns>/<id>      segments, encrypted
+//   index/<id>.ix        where in the pack each of them is
+//   sessions/<id>        {"ns"} of a session that was opened and neither committed nor aborted
+//   manifests/<id>       sealed: its rename is the commit
+//   aborted/<id>         empty: this id never commits
+//   trash/<id>           packs without live data, to be removed
+//   reserve              space that a collection gives itself when the volume is full
 #pragma once
 
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
+#include <map>
+#include <mutex>
 
-#include "storage/hash.h"
+#include "storage/fs.h"
+#include "storage/keys.h"
+#include "storage/pack_format.h"
 
 namespace holdfast::storage {
 
-struct StoredSegment {
-  Codec codec = Codec::kRaw;
-  uint32_t size = 0;  // uncompressed
-  std::string bytes;
-};
-
 struct StoredManifest {
+  std::string ns;
   std::string text;  // Manifest::Serialize
   std::string digest;
   uint64_t new_bytes = 0;
 };
 
-struct Space {
-  uint64_t total = 0, free = 0;  // for this process: without what is reserved for root
+struct VolumeOptions {
+  std::string dir;
+  std::vector<Kek> keks;     // the first wraps; none: the volume's own, which is made when there is none
+  FileSystem* fs = nullptr;  // null: the real one
 };
 
-// Thread-safe: every call is one file operation or a few; two writers of one object write different temporary files.
+// Thread-safe: every call is one file operation or a few.
 class Volume {
  public:
   enum class Mode { kWrite, kInspect };  // kInspect: changes nothing, takes no lock
-  static Result<std::unique_ptr<Volume>> Open(const std::string& dir, Mode mode);
-  ~Volume();
+  // kUnsupported: another version's. kFailedPrecondition: somebody else's folder, another process has it, or none of the given KEKs is its.
+  static Result<std::unique_ptr<Volume>> Open(const VolumeOptions& options, Mode mode);
   Volume(const Volume&) = delete;
   Volume& operator=(const Volume&) = delete;
 
-  Result<HashKey> Key(const std::string& ns);  // kWrite: made, durably, when it is not there
+  Result<NamespaceKeys> Keys(const std::string& ns);  // kWrite: made, durably, when they are not there
+  Result<NamespaceKeys> ExistingKeys(const std::string& ns);
+  // Wraps all keys by the first KEK; how many were not. Then the volume's own KEK goes, when others were given.
+  Result<size_t> Rewrap();
+  Status RemoveKeys(const std::string& ns);
 
-  // Two steps, so that the caller holds its lock only for the second.
-  Result<std::string> StageObject(Codec codec, uint32_t size, std::span<const std::byte> bytes);  // the temporary file's path
-  Status PlaceObject(const std::string& staged, const std::string& ns, const SegmentId& id);
-  void Unstage(const std::string& staged);
-  Result<StoredSegment> ReadObject(const std::string& ns, const SegmentId& id) const;
-  // kDataLoss when the bytes on disk are not `id`'s content.
-  Result<std::string> ReadVerified(const std::string& ns, const SegmentId& id, const HashKey& key) const;
-  Status RemoveObject(const std::string& ns, const SegmentId& id);
-  using ObjectVisitor = std::function<void(const SegmentId& id, uint64_t stored_bytes)>;
-  Status VisitObjects(const std::string& ns, const ObjectVisitor& visit) const;
-  Result<std::vector<std::string>> Namespaces() const;
-
-  Status Sync();  // syncfs: everything written so far is durable
-  Status WriteManifest(const std::string& id, const StoredManifest& manifest);
-  Result<StoredManifest> ReadManifest(const std::string& id) const;  // kDataLoss when it does not match its digest
+  Status WriteManifest(const std::string& id, const StoredManifest& manifest);  // its digest is not used
+  Result<StoredManifest> ReadManifest(const std::string& id);                   // kDataLoss when it is damaged
+  Result<std::string> NamespaceOf(const std::string& manifest);                 // as its header says, without any key: not authenticated
   Status RemoveManifest(const std::string& id);
 
   // Marks are files in sessions/ and aborted/: durable when the call returns.
@@ -70,18 +61,39 @@ class Volume {
   Result<std::string> ReadMark(const char* folder, const std::string& id) const;
   Result<std::vector<std::string>> List(const char* folder) const;
 
-  Result<Space> FreeSpace() const;
+  std::string PackFolder(const std::string& ns) const { return dir_ + "/packs/" + ns; }
+  std::string PackPath(const std::string& ns, const PackId& id) const { return PackFolder(ns) + "/" + id.Hex(); }
+  std::string IndexPath(const PackId& id) const { return dir_ + "/index/" + id.Hex() + ".ix"; }
+  std::string TrashPath(const PackId& id) const { return dir_ + "/trash/" + id.Hex(); }
+
+  // The reserve file: OK when it has its size. Given up, it makes room until it is taken again.
+  Status TakeReserve(uint64_t bytes);
+  Status GiveUpReserve();
+
+  Result<Space> FreeSpace() const { return fs_.FreeSpace(dir_); }
+  FileSystem& fs() const { return fs_; }
   const std::string& dir() const { return dir_; }
+  const std::string& store_id() const { return store_id_; }  // 32 hexadecimal digits
 
  private:
-  Volume(std::string dir, Mode mode) : dir_(std::move(dir)), mode_(mode) {}
+  Volume(const VolumeOptions& options, Mode mode)
+      : dir_(options.dir), mode_(mode), fs_(options.fs != nullptr ? *options.fs : FileSystem::Real()), keks_(options.keks) {}
   Status Prepare();
-  std::string ObjectPath(const std::string& ns, const SegmentId& id) const;
+  Status CheckFormat();
+  Status Clear();
+  Status LoadOwnKek();
+  Status CheckKeks();
+  std::string KeysPath(const std::string& ns) const { return dir_ + "/keys/" + ns; }
 
   const std::string dir_;
   const Mode mode_;
-  int lock_fd_ = -1;
-  std::atomic<uint64_t> next_temporary_{0};
+  FileSystem& fs_;
+  std::vector<Kek> keks_;
+  bool own_kek_ = false;
+  std::string store_id_;
+  std::unique_ptr<FileLock> lock_;
+  std::mutex mutex_;
+  std::map<std::string, NamespaceKeys> keys_;
 };
 
 }  // namespace holdfast::storage

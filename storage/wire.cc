@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "storage/bytes.h"
 #include "storage/codec.h"
 
 namespace holdfast::storage {
 namespace {
-
-void AppendLittleEndian(uint32_t value, std::string& out) {
-  for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-uint32_t GetLittleEndian(const char* in) {
-  uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value |= static_cast<uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
-  return value;
-}
 
 constexpr std::pair<SessionState, std::string_view> kStates[] = {{SessionState::kUnknown, "unknown"},
                                                                  {SessionState::kOpen, "open"},
@@ -35,8 +26,8 @@ std::string EncodeFrameHeader(const PutItem& item) {
   std::string header(reinterpret_cast<const char*>(item.id.bytes.data()), item.id.bytes.size());
   header.push_back(static_cast<char>(item.codec));
   header.append(3, '\0');
-  AppendLittleEndian(item.size, header);
-  AppendLittleEndian(static_cast<uint32_t>(item.bytes.size()), header);
+  AppendInteger(item.size, header);
+  AppendInteger(static_cast<uint32_t>(item.bytes.size()), header);
   return header;
 }
 
@@ -44,8 +35,8 @@ Status FrameParser::ReadHeader() {
   if (++frames_ > kBatchSegments)
     return Status(Code::kInvalidArgument, "more than " + std::to_string(kBatchSegments) + " segments in one body");
   memcpy(item_.id.bytes.data(), pending_.data(), item_.id.bytes.size());
-  const uint32_t stored = GetLittleEndian(pending_.data() + 40);
-  item_.size = GetLittleEndian(pending_.data() + 36);
+  const uint32_t stored = GetInteger<uint32_t>(pending_.data() + 40);
+  item_.size = GetInteger<uint32_t>(pending_.data() + 36);
   HF_RETURN_IF_ERROR(CheckEncoding(static_cast<uint8_t>(pending_[32]), item_.size, stored));
   item_.codec = static_cast<Codec>(pending_[32]);
   wanted_ = stored;

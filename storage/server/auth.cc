@@ -1,5 +1,7 @@
 #include "storage/server/auth.h"
 
+#include "storage/aead.h"
+
 namespace holdfast::storage {
 namespace {
 
@@ -7,7 +9,10 @@ constexpr size_t kMaxEntries = 1024;
 constexpr size_t kMaxTokenBytes = 16 << 10;
 
 // Without random bytes there is no cache key, and without a cache the store would ask the API server for every request: rather not start.
-HashKey KeyOrZero() { return NewHashKey().value_or(HashKey{}); }
+HashKey KeyOrZero() {
+  HashKey key{};
+  return FillRandom(key).ok() ? key : HashKey{};
+}
 
 Status Nobody() { return Status(Code::kUnauthenticated, "the bearer token is not valid: send this pod's service-account token"); }
 
@@ -16,26 +21,26 @@ Status Nobody() { return Status(Code::kUnauthenticated, "the bearer token is not
 CachedAuthenticator::CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock)
     : inner_(std::move(inner)), known_for_(known_for), unknown_for_(unknown_for), clock_(clock), key_(KeyOrZero()) {}
 
-Result<std::string> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
+Result<Caller> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
   if (token.empty() || token.size() > kMaxTokenBytes) return Nobody();
   const SegmentId id = HashSegment(key_, AsBytes(token));
   {
     std::lock_guard lock(mutex_);
     auto known = entries_.find(id);
     if (known != entries_.end() && clock_.Mono() < known->second.until) {
-      if (known->second.user.empty()) return Nobody();
-      return known->second.user;
+      if (known->second.caller.user.empty()) return Nobody();
+      return known->second.caller;
     }
   }
-  Result<std::string> user = inner_->Authenticate(token, stop);
-  if (!user.ok() && user.status().code() != Code::kUnauthenticated) return user;
+  Result<Caller> caller = inner_->Authenticate(token, stop);
+  if (!caller.ok() && caller.status().code() != Code::kUnauthenticated) return caller;
   std::lock_guard lock(mutex_);
   if (entries_.size() >= kMaxEntries) {
     std::erase_if(entries_, [&](const auto& entry) { return clock_.Mono() >= entry.second.until; });
     if (entries_.size() >= kMaxEntries) entries_.clear();
   }
-  entries_[id] = Entry{.user = user.ok() ? *user : "", .until = clock_.Mono() + (user.ok() ? known_for_ : unknown_for_)};
-  return user;
+  entries_[id] = Entry{.caller = caller.ok() ? *caller : Caller(), .until = clock_.Mono() + (caller.ok() ? known_for_ : unknown_for_)};
+  return caller;
 }
 
 Status AllowList::Add(const std::string& flag) {

@@ -14,22 +14,27 @@
 
 namespace holdfast::storage {
 
+struct Caller {
+  std::string user;
+  std::string node;  // on which the pod runs that the token was made for; empty: none
+};
+
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
-  // The caller's user name. kUnauthenticated: the token is nobody's. kUnavailable: whoever could tell did not answer. Thread-safe.
-  virtual Result<std::string> Authenticate(const std::string& token, std::stop_token stop) = 0;
+  // kUnauthenticated: the token is nobody's. kUnavailable: whoever could tell did not answer. Thread-safe.
+  virtual Result<Caller> Authenticate(const std::string& token, std::stop_token stop) = 0;
 };
 
 // Remembers the answers of another one for a while, by a keyed hash of the token: a token itself is never kept.
 class CachedAuthenticator final : public Authenticator {
  public:
   CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock);
-  Result<std::string> Authenticate(const std::string& token, std::stop_token stop) override;
+  Result<Caller> Authenticate(const std::string& token, std::stop_token stop) override;
 
  private:
   struct Entry {
-    std::string user;  // empty: nobody's
+    Caller caller;  // without a user: nobody's
     MonoTime until;
   };
   const std::unique_ptr<Authenticator> inner_;

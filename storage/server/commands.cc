@@ -4,6 +4,7 @@
 
 #include "storage/fsck.h"
 #include "storage/local_store.h"
+#include "storage/shred.h"
 
 namespace holdfast::storage {
 namespace {
@@ -13,12 +14,17 @@ int Complain(const Status& status) {
   return 2;
 }
 
+// Without a reserve: a command may have to work on a full volume.
+Result<std::unique_ptr<LocalStore>> Offline(const VolumeOptions& options) {
+  return LocalStore::Open({.dir = options.dir, .reserve_bytes = 0, .keks = options.keks});
+}
+
 double Mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 
-int PrintStat(const std::string& dir) {
-  Result<std::unique_ptr<Volume>> volume = Volume::Open(dir, Volume::Mode::kInspect);
+int PrintStat(const VolumeOptions& options) {
+  Result<std::unique_ptr<Volume>> volume = Volume::Open(options, Volume::Mode::kInspect);
   if (!volume.ok()) return Complain(volume.status());
   Result<std::vector<std::string>> ids = (*volume)->List("manifests");
   if (!ids.ok()) return Complain(ids.status());
@@ -34,47 +40,89 @@ int PrintStat(const std::string& dir) {
     printf("%-40s %-20s %-30s %-20s %10.1f %10.1f\n", id.c_str(), manifest->ns.c_str(), manifest->checkpoint.c_str(),
            manifest->created.c_str(), Mib(manifest->TotalBytes()), Mib(stored->new_bytes));
   }
-  uint64_t bytes = 0, objects = 0;
-  Result<std::vector<std::string>> namespaces = (*volume)->Namespaces();
+  uint64_t bytes = 0, packs = 0;
+  Result<std::vector<std::string>> namespaces = (*volume)->List("packs");
   if (!namespaces.ok()) return Complain(namespaces.status());
   for (const std::string& ns : *namespaces) {
-    Status visited = (*volume)->VisitObjects(ns, [&](const SegmentId&, uint64_t stored) {
-      bytes += stored;
-      ++objects;
-    });
-    if (!visited.ok()) return Complain(visited);
+    Result<std::vector<std::string>> names = (*volume)->fs().List((*volume)->PackFolder(ns));
+    if (!names.ok()) return Complain(names.status());
+    for (const std::string& name : *names) {
+      Result<std::unique_ptr<File>> file = (*volume)->fs().Open((*volume)->PackFolder(ns) + "/" + name, FileSystem::For::kReading);
+      if (!file.ok()) continue;  // dropped meanwhile
+      bytes += (*file)->Size().value_or(0);
+      ++packs;
+    }
   }
   Result<Space> space = (*volume)->FreeSpace();
   if (!space.ok()) return Complain(space.status());
-  printf("%zu checkpoints, %llu segments in %.1f MiB; the volume has %.1f of %.1f MiB free\n", ids->size(),
-         static_cast<unsigned long long>(objects), Mib(bytes), Mib(space->free), Mib(space->total));
+  printf("store %s: %zu checkpoints, %llu packs with %.1f MiB; the volume has %.1f of %.1f MiB free\n", (*volume)->store_id().c_str(),
+         ids->size(), static_cast<unsigned long long>(packs), Mib(bytes), Mib(space->free), Mib(space->total));
   return 0;
 }
 
-int PrintFsck(const std::string& dir) {
-  Result<FsckReport> report = Fsck(dir);
+int PrintFsck(const VolumeOptions& options, bool repair) {
+  if (repair) {
+    // A start makes the index files that are missing or damaged from the packs.
+    Result<std::unique_ptr<LocalStore>> store = Offline(options);
+    if (!store.ok()) return Complain(store.status());
+  }
+  Result<FsckReport> report = Fsck(options);
   if (!report.ok()) return Complain(report.status());
   for (const HurtCheckpoint& hurt : report->hurt) {
     printf("HURT %s (%s/%s): %zu segments lost; %s\n", hurt.id.c_str(), hurt.ns.c_str(), hurt.name.c_str(), hurt.lost_segments,
            hurt.why.c_str());
   }
-  printf("%zu checkpoints, %zu hurt; %zu segments (%.1f MiB) hashed, %zu damaged, %zu that no checkpoint uses\n", report->manifests,
-         report->hurt.size(), report->objects, Mib(report->bytes), report->damaged_objects, report->unreferenced_objects);
+  if (report->damaged_indexes > 0)
+    printf("%zu index files or footers are damaged: nothing is lost, \"fsck --repair\" or the next start makes index files anew\n",
+           report->damaged_indexes);
+  printf("%zu checkpoints, %zu hurt; %zu segments (%.1f MiB, %zu packs) hashed, %zu damaged, %zu that no checkpoint uses\n",
+         report->manifests, report->hurt.size(), report->objects, Mib(report->bytes), report->packs, report->damaged_objects,
+         report->unreferenced_objects);
   return report->hurt.empty() ? 0 : 1;
 }
 
-int DeleteOffline(const std::string& dir, const std::string& id) {
-  Result<std::unique_ptr<LocalStore>> store = LocalStore::Open({.dir = dir});
+int DeleteOffline(const VolumeOptions& options, const std::string& id) {
+  Result<std::unique_ptr<LocalStore>> store = Offline(options);
   if (!store.ok()) return Complain(store.status());
   Result<SessionState> state = (*store)->StateOf(id);
   if (!state.ok()) return Complain(state.status());
   Result<StoreUsage> before = (*store)->Usage();
   Status deleted = (*store)->Delete(id);
   if (!deleted.ok()) return Complain(deleted);
+  Result<CollectReport> collected = (*store)->Collect({});
+  if (!collected.ok()) return Complain(collected.status());
   Result<StoreUsage> after = (*store)->Usage();
   if (!before.ok() || !after.ok()) return Complain(before.ok() ? after.status() : before.status());
   printf("%s %s: %.1f MiB freed\n", id.c_str(), *state == SessionState::kCommitted ? "deleted" : "was not there",
-         Mib(before->object_bytes - after->object_bytes));
+         Mib(before->pack_bytes) - Mib(after->pack_bytes));
+  return 0;
+}
+
+int CollectOffline(const VolumeOptions& options) {
+  Result<std::unique_ptr<LocalStore>> store = Offline(options);
+  if (!store.ok()) return Complain(store.status());
+  Result<CollectReport> report = (*store)->Collect({});
+  if (!report.ok()) return Complain(report.status());
+  Result<StoreUsage> usage = (*store)->Usage();
+  if (!usage.ok()) return Complain(usage.status());
+  printf("%zu packs written anew (%.1f MiB copied), %zu removed; %.1f MiB in packs, of which %.1f MiB are in use\n", report->repacked,
+         Mib(report->copied_bytes), report->removed, Mib(usage->pack_bytes), Mib(usage->object_bytes));
+  return 0;
+}
+
+int RewrapOffline(const VolumeOptions& options) {
+  Result<std::unique_ptr<Volume>> volume = Volume::Open(options, Volume::Mode::kWrite);
+  if (!volume.ok()) return Complain(volume.status());
+  Result<size_t> changed = (*volume)->Rewrap();
+  if (!changed.ok()) return Complain(changed.status());
+  printf("the keys of %zu namespaces were wrapped anew\n", *changed);
+  return 0;
+}
+
+int ShredOffline(const VolumeOptions& options, const std::string& ns, bool force) {
+  Result<ShredReport> report = Shred(options, ns, force);
+  if (!report.ok()) return Complain(report.status());
+  printf("the keys of %s are gone, with %zu checkpoints and %zu packs\n", ns.c_str(), report->manifests, report->packs);
   return 0;
 }
 

@@ -13,17 +13,27 @@ namespace holdfast::storage {
 namespace {
 
 struct Flags {
-  std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", audience, log_level = "info", metrics_listen, kubeconfig, id;
-  std::vector<std::string> allow;
+  std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", authorize = "node", audience, log_level = "info",
+                    metrics_listen, kubeconfig, id, ns;
+  std::vector<std::string> allow, kek_files;
+  bool force = false, repair = false;
   uint64_t max_bytes = 0, reserve_bytes = 256 << 20;
 };
 
-Result<std::unique_ptr<Authenticator>> MakeAuthenticator(const Flags& flags) {
-  if (flags.auth == "none") return std::unique_ptr<Authenticator>();
+struct Access {
+  std::unique_ptr<Authenticator> authenticator;
+  std::unique_ptr<Authorizer> authorizer;
+};
+
+Result<Access> MakeAccess(const Flags& flags) {
+  Access access;
+  if (flags.auth == "none") return access;
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(flags.kubeconfig));
   auto client = std::make_shared<kube::Client>(std::shared_ptr<kube::Transport>(kube::MakeCurlTransport(std::move(config))));
-  return std::unique_ptr<Authenticator>(std::make_unique<CachedAuthenticator>(
-      MakeTokenReviewAuthenticator(std::move(client), flags.audience), std::chrono::seconds(60), std::chrono::seconds(10), Clock::Real()));
+  access.authenticator = std::make_unique<CachedAuthenticator>(MakeTokenReviewAuthenticator(client, flags.audience),
+                                                               std::chrono::seconds(60), std::chrono::seconds(10), Clock::Real());
+  if (flags.authorize == "node") access.authorizer = std::make_unique<KubeAuthorizer>(client, Clock::Real());
+  return access;
 }
 
 void AddPages(kube::AdmissionServer& pages, LocalStore& store, StoreServer& server) {
@@ -50,11 +60,16 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   AllowList allowed;
   for (const std::string& flag : flags.allow) HF_RETURN_IF_ERROR(allowed.Add(flag));
   HF_ASSIGN_OR_RETURN(auto address, ParseAddress(flags.listen));
-  HF_ASSIGN_OR_RETURN(std::unique_ptr<Authenticator> authenticator, MakeAuthenticator(flags));
-  HF_ASSIGN_OR_RETURN(std::unique_ptr<LocalStore> store,
-                      LocalStore::Open({.dir = flags.data, .max_bytes = flags.max_bytes, .reserve_bytes = flags.reserve_bytes}));
+  HF_ASSIGN_OR_RETURN(Access access, MakeAccess(flags));
+  HF_ASSIGN_OR_RETURN(std::vector<Kek> keks, LoadKeks(flags.kek_files));
+  HF_ASSIGN_OR_RETURN(
+      std::unique_ptr<LocalStore> store,
+      LocalStore::Open({.dir = flags.data, .max_bytes = flags.max_bytes, .reserve_bytes = flags.reserve_bytes, .keks = std::move(keks)}));
+  // After a rotation: restarted with the new KEK first, the store needs the old one no more.
+  HF_ASSIGN_OR_RETURN(size_t rewrapped, store->Rewrap());
+  if (rewrapped > 0) LogInfo("keys wrapped anew", {{"namespaces", rewrapped}});
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(flags.data + "/TERM"));
-  StoreServer server(*store, *fence, std::move(authenticator), std::move(allowed),
+  StoreServer server(*store, *fence, std::move(access.authenticator), std::move(access.authorizer), std::move(allowed),
                      {.address = address.first, .port = address.second, .tls_cert_file = flags.cert, .tls_key_file = flags.key});
   kube::AdmissionServer pages;
   AddPages(pages, *store, server);
@@ -88,10 +103,16 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key-file", flags.key, "Its key, PEM");
   app.add_option("--auth", flags.auth, "token-review, or none (only for a loopback --listen)")
       ->check(CLI::IsMember({"token-review", "none"}));
+  app.add_option("--authorize", flags.authorize,
+                 "node: a node writes the checkpoints that were assigned to it, and reads those and what its pods have claimed; none: all")
+      ->check(CLI::IsMember({"node", "none"}));
   app.add_option("--token-audience", flags.audience, "Audience that tokens must have; empty: the API server's");
   app.add_option("--allow", flags.allow, "USER=read-write (an agent's service account) or USER=delete (the controller's); repeated");
   app.add_option("--kubeconfig", flags.kubeconfig, "How to reach the API server outside of a pod");
-  app.add_option("--max-bytes", flags.max_bytes, "Most bytes of segments, such as 50Gi; 0: what the volume has")
+  app.add_option("--kek-file", flags.kek_files,
+                 "Key that wraps the namespaces' keys: 32 bytes or 64 hexadecimal digits; repeated: the first wraps, all unwrap")
+      ->allow_extra_args(false);
+  app.add_option("--max-bytes", flags.max_bytes, "Most bytes of packs, such as 50Gi; 0: what the volume has")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--reserve-bytes", flags.reserve_bytes, "New checkpoints are refused when less is free")
       ->transform(CLI::AsSizeValue(false));
@@ -101,6 +122,13 @@ int Main(int argc, char** argv) {
   CLI::App* fsck = app.add_subcommand("fsck", "Hash everything and name the checkpoints that are hurt");
   CLI::App* remove = app.add_subcommand("delete", "Delete a checkpoint; no server may run on the volume");
   remove->add_option("id", flags.id, "The checkpoint's uid")->required();
+  fsck->add_flag("--repair", flags.repair, "Make damaged index files from their packs first; no server may run on the volume");
+  CLI::App* collect =
+      app.add_subcommand("gc", "Give the space of deleted checkpoints back; no server may run on the volume (it does so by itself)");
+  CLI::App* rewrap = app.add_subcommand("rewrap", "Wrap all keys by the first --kek-file; no server may run on the volume");
+  CLI::App* shred = app.add_subcommand("shred", "Destroy the keys of a namespace; no server may run on the volume");
+  shred->add_option("namespace", flags.ns, "The namespace")->required();
+  shred->add_flag("--force", flags.force, "Also while it has checkpoints: they are lost");
   CLI11_PARSE(app, argc, argv);
 
   LogLevel level;
@@ -109,9 +137,20 @@ int Main(int argc, char** argv) {
     return 2;
   }
   SetLogLevel(level);
-  if (*stat) return PrintStat(flags.data);
-  if (*fsck) return PrintFsck(flags.data);
-  if (*remove) return DeleteOffline(flags.data, flags.id);
+  if (!app.get_subcommands().empty() && app.get_subcommands()[0]->get_name() != "serve") {
+    Result<std::vector<Kek>> keks = LoadKeks(flags.kek_files);
+    if (!keks.ok()) {
+      fprintf(stderr, "holdfast-store: %s\n", keks.status().ToString().c_str());
+      return 2;
+    }
+    const VolumeOptions volume{.dir = flags.data, .keks = *keks};
+    if (*stat) return PrintStat(volume);
+    if (*fsck) return PrintFsck(volume, flags.repair);
+    if (*remove) return DeleteOffline(volume, flags.id);
+    if (*collect) return CollectOffline(volume);
+    if (*rewrap) return RewrapOffline(volume);
+    if (*shred) return ShredOffline(volume, flags.ns, flags.force);
+  }
 
   // Before any thread starts: all inherit it, so only the waiting one hears them.
   sigset_t signals;

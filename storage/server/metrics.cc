@@ -48,13 +48,16 @@ std::string Metrics::Render(const StoreUsage& usage) const {
   }
   Value(out, "holdfast_store_received_bytes_total", "counter", "Segment bytes received, as they came over the wire.", received_);
   Value(out, "holdfast_store_sent_bytes_total", "counter", "Segment bytes sent, as they went over the wire.", sent_);
-  Value(out, "holdfast_store_object_bytes", "gauge", "Bytes of stored segments.", usage.object_bytes);
+  Value(out, "holdfast_store_object_bytes", "gauge", "Bytes of segments in use, as stored.", usage.object_bytes);
+  Value(out, "holdfast_store_pack_bytes", "gauge", "Bytes of packs: segments in use, and dead ones not collected yet.", usage.pack_bytes);
+  Value(out, "holdfast_store_packs", "gauge", "Packs.", usage.packs);
+  Value(out, "holdfast_store_index_memory_bytes", "gauge", "Memory of the index of segments.", usage.index_memory_bytes);
   Value(out, "holdfast_store_objects", "gauge", "Stored segments.", usage.objects);
   Value(out, "holdfast_store_checkpoints", "gauge", "Committed checkpoints.", usage.manifests);
   Value(out, "holdfast_store_open_sessions", "gauge", "Checkpoints being written.", usage.open_sessions);
   Value(out, "holdfast_store_damaged_manifests", "gauge", "Checkpoints whose manifest could not be read at start.",
         usage.damaged_manifests);
-  Value(out, "holdfast_store_max_bytes", "gauge", "Limit of holdfast_store_object_bytes, 0 for none.", usage.max_bytes);
+  Value(out, "holdfast_store_max_bytes", "gauge", "Limit of holdfast_store_pack_bytes, 0 for none.", usage.max_bytes);
   Value(out, "holdfast_store_volume_bytes", "gauge", "Size of the volume.", usage.volume_total);
   Value(out, "holdfast_store_volume_free_bytes", "gauge", "Free bytes of the volume.", usage.volume_free);
   return out;

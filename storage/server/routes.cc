@@ -67,39 +67,40 @@ Status TooBusy() { return Status(Code::kUnavailable, "too many large requests at
 
 void Routes::AddTo(httplib::Server& server) {
   const std::string session = std::string("/v1/sessions/") + kId, manifest = std::string("/v1/manifests/") + kId;
-  auto post = [&](const std::string& path, const char* operation, Work work) {
+  auto post = [&](const std::string& path, const char* operation, Use use, Work work) {
+    const Route route{operation, Access::kReadWrite, use};
     server.Post(path,
-                [this, operation, work = std::move(work)](const Request& request, Response& response, const httplib::ContentReader& body) {
-                  Serve(operation, Access::kReadWrite, work, request, response, &body);
+                [this, route, work = std::move(work)](const Request& request, Response& response, const httplib::ContentReader& body) {
+                  Serve(route, work, request, response, &body);
                 });
   };
-  post(session, "open",
+  post(session, "open", Use::kWrite,
        [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return Open(id, q, a); });
-  post(session + "/missing", "missing",
+  post(session + "/missing", "missing", Use::kWrite,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Missing(id, a, *b); });
-  post(session + "/segments", "put",
+  post(session + "/segments", "put", Use::kWrite,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Put(id, a, *b); });
-  post(session + "/commit", "commit",
+  post(session + "/commit", "commit", Use::kWrite,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Commit(id, a, *b); });
-  post(session + "/abort", "abort",
+  post(session + "/abort", "abort", Use::kEnd,
        [this](const std::string& id, const Request& q, Response&, const httplib::ContentReader*) { return AbortSession(id, q); });
-  post(manifest + "/segments", "get",
+  post(manifest + "/segments", "get", Use::kRead,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return ReadSegments(id, a, *b); });
   server.Get(session, [this](const Request& request, Response& response) {
     Serve(
-        "state", Access::kEither,
+        {"state", Access::kEither, Use::kEnd},
         [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader*) { return State(id, a); }, request,
         response, nullptr);
   });
   server.Get(manifest, [this](const Request& request, Response& response) {
     Serve(
-        "manifest", Access::kEither,
+        {"manifest", Access::kEither, Use::kRead},
         [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return ReadManifest(id, q, a); },
         request, response, nullptr);
   });
   server.Delete(manifest, [this](const Request& request, Response& response) {
     Serve(
-        "delete", Access::kDelete,
+        {"delete", Access::kDelete, std::nullopt},
         [this](const std::string& id, const Request& q, Response&, const httplib::ContentReader*) { return Delete(id, q); }, request,
         response, nullptr);
   });
@@ -126,8 +127,7 @@ void Routes::AddTo(httplib::Server& server) {
   });
 }
 
-void Routes::Serve(const std::string& operation, Access access, const Work& work, const Request& request, Response& response,
-                   const httplib::ContentReader* body) {
+void Routes::Serve(const Route& route, const Work& work, const Request& request, Response& response, const httplib::ContentReader* body) {
   const MonoTime begin = clock_.Mono();
   Status status;
   bool entered = false;
@@ -136,7 +136,7 @@ void Routes::Serve(const std::string& operation, Access access, const Work& work
     entered = !draining_;
     running_ += entered ? 1 : 0;
   }
-  status = entered ? Authorize(request, access, nullptr) : Status(Code::kUnavailable, "the store is stopping: try again");
+  status = entered ? Admit(route, request) : Status(Code::kUnavailable, "the store is stopping: try again");
   if (!status.ok() && body != nullptr) {
     [[maybe_unused]] Status dropped = ReadBody(*body, kMaxFramesBytes, clock_, [](std::string_view) { return Status::Ok(); });
   }
@@ -145,11 +145,9 @@ void Routes::Serve(const std::string& operation, Access access, const Work& work
   if (!status.ok()) {
     response.status = HttpStatusOf(status.code());
     response.set_content(DumpJson({{"code", CodeName(status.code())}, {"message", status.message()}}), kJson);
-    const bool ours = status.code() == Code::kInternal || status.code() == Code::kDataLoss || status.code() == Code::kResourceExhausted;
-    Log(ours ? LogLevel::kWarning : LogLevel::kInfo, "request refused",
-        {{"operation", operation}, {"id", std::string(request.matches[1])}, {"peer", request.remote_addr}, {"error", status.ToString()}});
+    refusals_.Refused(route.operation, request.matches[1], request.remote_addr, status);
   }
-  metrics_.Request(operation, status.code(), std::chrono::duration<double>(clock_.Mono() - begin).count());
+  metrics_.Request(route.operation, status.code(), std::chrono::duration<double>(clock_.Mono() - begin).count());
   std::lock_guard lock(mutex_);
   running_ -= entered ? 1 : 0;
   idle_.notify_all();
@@ -163,23 +161,56 @@ bool Routes::Drain(Duration patience) {
   return done;
 }
 
-Status Routes::Authorize(const Request& request, Access access, bool* may_read_keys) {
-  if (may_read_keys != nullptr) *may_read_keys = authenticator_ == nullptr;
-  if (authenticator_ == nullptr) return Status::Ok();
+Result<Caller> Routes::Authenticate(const Request& request) {
   const std::string header = request.get_header_value("Authorization");
   constexpr std::string_view kBearer = "Bearer ";
   if (!header.starts_with(kBearer)) return Status(Code::kUnauthenticated, "send a service-account token: Authorization: Bearer …");
-  HF_ASSIGN_OR_RETURN(std::string user, authenticator_->Authenticate(header.substr(kBearer.size()), stop_.get_token()));
-  const bool write = allowed_.Allows(user, Role::kReadWrite), remove = allowed_.Allows(user, Role::kDelete);
-  if (may_read_keys != nullptr) *may_read_keys = write;
+  return authenticator_->Authenticate(header.substr(kBearer.size()), stop_.get_token());
+}
+
+Status Routes::Authorize(const Caller& caller, Access access) const {
+  const bool write = allowed_.Allows(caller.user, Role::kReadWrite), remove = allowed_.Allows(caller.user, Role::kDelete);
   if (access == Access::kReadWrite ? write : access == Access::kDelete ? remove : write || remove) return Status::Ok();
-  return Status(Code::kPermissionDenied, user + " may not do this (holdfast-store --allow " + user + "=" +
+  return Status(Code::kPermissionDenied, caller.user + " may not do this (holdfast-store --allow " + caller.user + "=" +
                                              (access == Access::kDelete ? "delete" : "read-write") + " would let it)");
 }
 
+Status Routes::AuthorizeNode(const Caller& caller, Use use, const std::string& ns, const std::string& id) {
+  if (authorizer_ == nullptr || allowed_.Allows(caller.user, Role::kDelete)) return Status::Ok();
+  if (caller.node.empty()) {
+    return Status(Code::kPermissionDenied,
+                  "the token of " + caller.user + " does not say on which node its pod runs (Kubernetes 1.30 and later do)");
+  }
+  return authorizer_->Check(caller.node, use, ns, id, stop_.get_token());
+}
+
+Status Routes::Admit(const Route& route, const Request& request) {
+  if (authenticator_ == nullptr) return Status::Ok();
+  HF_ASSIGN_OR_RETURN(Caller caller, Authenticate(request));
+  HF_RETURN_IF_ERROR(Authorize(caller, route.access));
+  if (!route.use) return Status::Ok();
+  const std::string id = request.matches[1], asked = request.get_param_value("ns");
+  Result<std::string> ns = store_.NamespaceOf(id);
+  if (!ns.ok() && asked.empty()) return Status::Ok();  // not here: so the answer will say
+  Status mine = AuthorizeNode(caller, *route.use, ns.ok() ? *ns : asked, id);
+  // Without a Checkpoint nobody can write to it any more: ending it needs no permission, and leaves no trace where there was none.
+  const bool over = mine.code() == Code::kNotFound && *route.use == Use::kEnd;
+  if (mine.code() == Code::kNotFound && !over) return Status(Code::kPermissionDenied, mine.message());
+  return over ? Status::Ok() : mine;
+}
+
+bool Routes::NeverWillBe(const Request& request, const std::string& ns, const std::string& id) {
+  if (authenticator_ == nullptr || authorizer_ == nullptr) return false;
+  Result<SessionState> state = store_.StateOf(id);
+  if (!state.ok() || *state != SessionState::kUnknown) return false;
+  Result<Caller> caller = Authenticate(request);
+  return caller.ok() && AuthorizeNode(*caller, Use::kEnd, ns, id).code() == Code::kNotFound;
+}
+
 bool Routes::MayReadKeys(const Request& request) {
-  bool may = false;
-  return Authorize(request, Access::kEither, &may).ok() && may;
+  if (authenticator_ == nullptr) return true;
+  Result<Caller> caller = Authenticate(request);
+  return caller.ok() && allowed_.Allows(caller->user, Role::kReadWrite);
 }
 
 Status Routes::Open(const std::string& id, const Request& request, Response& response) {
@@ -229,6 +260,7 @@ Status Routes::Put(const std::string& id, Response& response, const httplib::Con
   }));
   HF_RETURN_IF_ERROR(session.status());
   HF_RETURN_IF_ERROR(parser.Finish());
+  HF_RETURN_IF_ERROR(store_.Flush(id));
   metrics_.Bytes(received, 0);
   response.status = 204;
   return Status::Ok();
@@ -247,6 +279,8 @@ Status Routes::Commit(const std::string& id, Response& response, const httplib::
 
 Status Routes::AbortSession(const std::string& id, const Request& request) {
   const std::string ns = request.get_param_value("ns");
+  // No Checkpoint, so nobody can open it any more, and a tombstone would be kept for nothing.
+  if (!ns.empty() && NeverWillBe(request, ns, id)) return Status::Ok();
   if (!ns.empty()) return store_.Abort(id, ns);
   // Said again by a client that did not hear the answer.
   HF_ASSIGN_OR_RETURN(SessionState state, store_.StateOf(id));

@@ -7,14 +7,16 @@
 #include "kube/connection_queue.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
+#include "storage/server/authorizer.h"
 #include "storage/server/metrics.h"
+#include "storage/server/refusal_log.h"
 
 namespace holdfast::storage {
 
 class Routes {
  public:
-  Routes(LocalStore& store, Fence& fence, Authenticator* authenticator, const AllowList& allowed, Clock& clock)
-      : store_(store), fence_(fence), authenticator_(authenticator), allowed_(allowed), clock_(clock) {}
+  Routes(LocalStore& store, Fence& fence, Authenticator* authenticator, Authorizer* authorizer, const AllowList& allowed, Clock& clock)
+      : store_(store), fence_(fence), authenticator_(authenticator), authorizer_(authorizer), allowed_(allowed), clock_(clock) {}
   void AddTo(httplib::Server& server);
 
   Metrics& metrics() { return metrics_; }
@@ -26,10 +28,19 @@ class Routes {
   using Response = httplib::Response;
   using Work = std::function<Status(const std::string& id, const Request&, Response&, const httplib::ContentReader*)>;
   enum class Access { kReadWrite, kDelete, kEither };
+  struct Route {
+    const char* operation;
+    Access access;
+    std::optional<Use> use;  // nothing: no node is asked for
+  };
 
-  void Serve(const std::string& operation, Access access, const Work& work, const Request& request, Response& response,
-             const httplib::ContentReader* body);
-  Status Authorize(const Request& request, Access access, bool* may_read_keys);
+  void Serve(const Route& route, const Work& work, const Request& request, Response& response, const httplib::ContentReader* body);
+  Status Admit(const Route& route, const Request& request);
+  Result<Caller> Authenticate(const Request& request);
+  Status Authorize(const Caller& caller, Access access) const;
+  // The second question: whether this checkpoint is the caller's node's.
+  Status AuthorizeNode(const Caller& caller, Use use, const std::string& ns, const std::string& id);
+  bool NeverWillBe(const Request& request, const std::string& ns, const std::string& id);
   bool MayReadKeys(const Request& request);
 
   Status Open(const std::string& id, const Request& request, Response& response);
@@ -45,9 +56,11 @@ class Routes {
   LocalStore& store_;
   Fence& fence_;
   Authenticator* const authenticator_;
+  Authorizer* const authorizer_;  // null: whoever may write may write everything
   const AllowList& allowed_;
   Clock& clock_;
   Metrics metrics_;
+  RefusalLog refusals_{clock_};
   std::mutex mutex_;
   std::condition_variable_any idle_;
   bool draining_ = false;

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kThreads = 48, kMaxWaiting = 128;  // connections served, and waiting for a thread
 constexpr time_t kPeerTimeoutSeconds = 10;          // silence in the middle of a request or an answer
 constexpr time_t kKeepAliveSeconds = 30, kPlainKeepAliveSeconds = 1;
-constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5);
+constexpr uint64_t kCollectBytesPerSecond = 64 << 20;
 
 // What changes when a file is replaced.
 std::string Version(const std::string& path) {
@@ -31,15 +32,18 @@ std::string Version(const std::string& path) {
 }  // namespace
 
 struct StoreServer::Impl {
-  Impl(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> given, AllowList list, ServerOptions opts, Clock& time)
+  Impl(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> given, std::unique_ptr<Authorizer> of_nodes, AllowList list,
+       ServerOptions opts, Clock& time)
       : authenticator(std::move(given)),
+        authorizer(std::move(of_nodes)),
         allowed(std::move(list)),
         options(std::move(opts)),
         clock(time),
-        routes(store, fence, authenticator.get(), allowed, time),
+        routes(store, fence, authenticator.get(), authorizer.get(), allowed, time),
         store(store) {}
 
   const std::unique_ptr<Authenticator> authenticator;
+  const std::unique_ptr<Authorizer> authorizer;
   const AllowList allowed;
   const ServerOptions options;
   Clock& clock;
@@ -48,13 +52,14 @@ struct StoreServer::Impl {
   LocalStore& store;
   std::unique_ptr<httplib::Server> server;
   std::thread listener;
-  std::jthread keeper;
+  std::jthread keeper, collector;
   std::string certificate_version;
   int port = 0;
 
   Status LoadCertificate();
   Status AwaitCertificate(std::stop_token stop);
   void Keep(std::stop_token stop);
+  void Collect(std::stop_token stop);
 };
 
 Status StoreServer::Impl::LoadCertificate() {
@@ -89,9 +94,24 @@ void StoreServer::Impl::Keep(std::stop_token stop) {
   }
 }
 
-StoreServer::StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, AllowList allowed,
-                         ServerOptions options, Clock& clock)
-    : impl_(std::make_unique<Impl>(store, fence, std::move(authenticator), std::move(allowed), std::move(options), clock)) {}
+void StoreServer::Impl::Collect(std::stop_token stop) {
+  std::string told;
+  while (clock.Sleep(kCollectAgain, stop)) {
+    Result<CollectReport> report = store.Collect({.bytes_per_second = kCollectBytesPerSecond, .stop = stop});
+    if (!report.ok() && report.status().message() != told)
+      LogWarning("space cannot be given back", {{"error", report.status().ToString()}});
+    told = report.status().message();
+    if (report.ok() && (report->removed > 0 || report->repacked > 0)) {
+      LogInfo("space given back",
+              {{"removed_packs", report->removed}, {"repacked", report->repacked}, {"copied_bytes", report->copied_bytes}});
+    }
+  }
+}
+
+StoreServer::StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator,
+                         std::unique_ptr<Authorizer> authorizer, AllowList allowed, ServerOptions options, Clock& clock)
+    : impl_(std::make_unique<Impl>(store, fence, std::move(authenticator), std::move(authorizer), std::move(allowed), std::move(options),
+                                   clock)) {}
 
 StoreServer::~StoreServer() { Stop(); }
 
@@ -138,6 +158,7 @@ Status StoreServer::Start(std::stop_token stop) {
   impl_->listener = std::thread([this] { impl_->server->listen_after_bind(); });
   while (!server.is_running()) std::this_thread::yield();  // until then stop() would be ignored
   impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
+  impl_->collector = std::jthread([this](std::stop_token token) { impl_->Collect(token); });
   LogInfo("serving",
           {{"address", options.address}, {"port", impl_->port}, {"tls", with_tls}, {"authentication", impl_->authenticator != nullptr}});
   return Status::Ok();
@@ -150,11 +171,13 @@ Metrics& StoreServer::metrics() { return impl_->routes.metrics(); }
 void StoreServer::Stop() {
   if (!impl_->server) return;
   impl_->keeper.request_stop();
+  impl_->collector.request_stop();
   impl_->server->stop();
   if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
   impl_->tls.ShutDownConnections();
   impl_->listener.join();
   impl_->keeper.join();
+  impl_->collector.join();
   impl_->server.reset();
   LogInfo("stopped serving");
 }

@@ -6,6 +6,7 @@
 #include "base/fence.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
+#include "storage/server/authorizer.h"
 #include "storage/server/metrics.h"
 
 namespace holdfast::storage {
@@ -20,9 +21,9 @@ struct ServerOptions {
 class StoreServer {
  public:
   // No `authenticator`: everyone may do everything; Start refuses that for any address but a loopback one.
-  // `fence`: of the leaders that delete.
-  StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, AllowList allowed, ServerOptions options,
-              Clock& clock = Clock::Real());
+  // No `authorizer`: whoever may write may write and read all checkpoints. `fence`: of the leaders that delete.
+  StoreServer(LocalStore& store, Fence& fence, std::unique_ptr<Authenticator> authenticator, std::unique_ptr<Authorizer> authorizer,
+              AllowList allowed, ServerOptions options, Clock& clock = Clock::Real());
   ~StoreServer();
 
   // Waits for the certificate's files to appear, until `stop`. kInvalidArgument for options that would let strangers in.

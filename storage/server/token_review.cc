@@ -11,7 +11,7 @@ class TokenReviewAuthenticator final : public Authenticator {
   TokenReviewAuthenticator(std::shared_ptr<kube::Client> client, std::string audience)
       : client_(std::move(client)), audience_(std::move(audience)) {}
 
-  Result<std::string> Authenticate(const std::string& token, std::stop_token stop) override {
+  Result<Caller> Authenticate(const std::string& token, std::stop_token stop) override {
     Json review = {{"apiVersion", kTokenReviews.ApiVersion()}, {"kind", kTokenReviews.kind}, {"spec", {{"token", token}}}};
     if (!audience_.empty()) review["spec"]["audiences"] = Json::array({audience_});
     kube::CallOptions options;
@@ -24,7 +24,10 @@ class TokenReviewAuthenticator final : public Authenticator {
     if (!GetBool(*answer, {"status", "authenticated"}) || user.empty() || !AudienceFits(*answer)) {
       return Status(Code::kUnauthenticated, "the bearer token is not valid: send this pod's service-account token");
     }
-    return user;
+    // Of a token that the kubelet got for a pod (Kubernetes 1.30 and later): where that pod runs.
+    const Json& nodes = GetArray(*answer, {"status", "user", "extra", "authentication.kubernetes.io/node-name"});
+    const bool one = nodes.is_array() && nodes.size() == 1 && nodes[0].is_string();
+    return Caller{.user = user, .node = one ? nodes[0].get<std::string>() : ""};
   }
 
  private:

@@ -58,8 +58,11 @@ QUESTIONS = [
     ("controller", "patch", "deployments.apps", "default", "", False),
     ("controller", "create", "leases.coordination.k8s.io", "kube-system", "", False),
     ("store", "create", "tokenreviews.authentication.k8s.io", "", "", True),
-    ("store", "get", "pods", "default", "", False),
-    ("store", "get", "checkpoints.holdfast.dev", "default", "", False),
+    ("store", "get", "pods", "default", "", True),  # where the pod runs that has claimed a checkpoint
+    ("store", "list", "pods", "default", "", False),
+    ("store", "list", "checkpoints.holdfast.dev", "default", "", True),
+    ("store", "patch", "checkpoints.holdfast.dev", "default", "", False),
+    ("store", "patch", "checkpoints.holdfast.dev/status", "default", "", False),
     ("store", "get", "secrets", SYSTEM, "", False),
     ("store", "create", "subjectaccessreviews.authorization.k8s.io", "", "", False),
 ]

@@ -10,10 +10,10 @@ namespace {
 class CountingAuthenticator final : public Authenticator {
  public:
   explicit CountingAuthenticator(int* calls) : calls_(calls) {}
-  Result<std::string> Authenticate(const std::string& token, std::stop_token) override {
+  Result<Caller> Authenticate(const std::string& token, std::stop_token) override {
     ++*calls_;
     if (token == "down") return Status(Code::kUnavailable, "no answer");
-    if (token.starts_with("good")) return "user-of-" + token;
+    if (token.starts_with("good")) return Caller{.user = "user-of-" + token, .node = "node1"};
     return Status(Code::kUnauthenticated, "nobody's");
   }
 
@@ -25,7 +25,12 @@ TEST(CachedAuthenticator, AsksOncePerMinute) {
   FakeClock clock;
   int calls = 0;
   CachedAuthenticator cached(std::make_unique<CountingAuthenticator>(&calls), std::chrono::seconds(60), std::chrono::seconds(10), clock);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(cached.Authenticate("good", {}).value_or(""), "user-of-good");
+  for (int i = 0; i < 5; ++i) {
+    Result<Caller> caller = cached.Authenticate("good", {});
+    ASSERT_OK(caller);
+    EXPECT_EQ(caller->user, "user-of-good");
+    EXPECT_EQ(caller->node, "node1");
+  }
   EXPECT_EQ(calls, 1);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(CodeOf(cached.Authenticate("bad", {})), Code::kUnauthenticated);
   EXPECT_EQ(calls, 2);
@@ -79,7 +84,9 @@ class FakeApiServer final : public kube::Transport {
     Json review = Json::parse(request.body);
     const bool good = GetString(review, {"spec", "token"}) == "good";
     review["status"] = {{"authenticated", good}};
-    if (good) review["status"]["user"] = {{"username", "system:serviceaccount:holdfast:agent"}};
+    if (good)
+      review["status"]["user"] = {{"username", "system:serviceaccount:holdfast:agent"},
+                                  {"extra", {{"authentication.kubernetes.io/node-name", {"node1"}}}}};
     if (good && review["spec"].contains("audiences") && knows_audiences) review["status"]["audiences"] = review["spec"]["audiences"];
     return kube::HttpResponse{.status = 201, .headers = {{"content-type", "application/json"}}, .body = review.dump()};
   }
@@ -94,7 +101,10 @@ class FakeApiServer final : public kube::Transport {
 TEST(TokenReview, SaysWhoseATokenIs) {
   auto api = std::make_shared<FakeApiServer>();
   auto authenticator = MakeTokenReviewAuthenticator(std::make_shared<kube::Client>(api), "");
-  EXPECT_EQ(authenticator->Authenticate("good", {}).value_or(""), "system:serviceaccount:holdfast:agent");
+  Result<Caller> caller = authenticator->Authenticate("good", {});
+  ASSERT_OK(caller);
+  EXPECT_EQ(caller->user, "system:serviceaccount:holdfast:agent");
+  EXPECT_EQ(caller->node, "node1") << "the node of the pod that the token is bound to";
   EXPECT_EQ(api->last.method, "POST");
   EXPECT_EQ(api->last.path.substr(0, api->last.path.find('?')), "/apis/authentication.k8s.io/v1/tokenreviews");
   EXPECT_EQ(CodeOf(authenticator->Authenticate("bad", {})), Code::kUnauthenticated);

@@ -40,13 +40,13 @@ TEST_P(Crash, LosesNothingThatWasVisibleAndShowsNothingHalf) {
   ASSERT_NE(store, nullptr);
   ASSERT_OK(Fetch(*store, "uid-old", dir / "out-old", {}));
   ExpectSameTree(dir / "old", dir / "out-old");
-  EXPECT_TRUE(FilesBelow(dir / "store/tmp").empty());
+  EXPECT_TRUE(FilesBelow(dir / "store/trash").empty());
   Result<SessionState> state = store->StateOf("uid-new");
   ASSERT_OK(state);
   const bool committed = std::string(GetParam()) == "store.after_manifest_rename";
   EXPECT_EQ(*state, committed ? SessionState::kCommitted : SessionState::kOpen);
   EXPECT_EQ(CodeOf(store->GetManifest("uid-new")), committed ? Code::kOk : Code::kNotFound);
-  Result<FsckReport> report = Fsck(dir / "store");
+  Result<FsckReport> report = Fsck({.dir = dir / "store"});
   ASSERT_OK(report);
   EXPECT_TRUE(report->hurt.empty());
   EXPECT_EQ(report->damaged_objects, 0U);
@@ -65,7 +65,7 @@ TEST_P(Crash, LosesNothingThatWasVisibleAndShowsNothingHalf) {
   ASSERT_OK(Fetch(*store, "uid-new", dir / "out-new", {}));
   ExpectSameTree(dir / "new", dir / "out-new");
   for (const char* uid : {"uid-new", "uid-old", "uid-old-2"}) ASSERT_OK(store->Delete(uid));
-  EXPECT_TRUE(FilesBelow(dir / "store/objects").empty());
+  EXPECT_TRUE(PacksIn(dir / "store").empty());
 }
 
 TEST_P(Crash, AnAbortAfterItHolds) {
@@ -83,7 +83,7 @@ TEST_P(Crash, AnAbortAfterItHolds) {
   store = OpenStore(dir / "store");
   EXPECT_EQ(store->StateOf("uid-new").value_or(SessionState::kUnknown), committed ? SessionState::kCommitted : SessionState::kAborted);
   EXPECT_EQ(store->OpenSession("uid-new", "default").ok(), committed);
-  EXPECT_EQ(FilesBelow(dir / "store/objects").empty(), !committed);
+  EXPECT_EQ(PacksIn(dir / "store").empty(), !committed);
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Crash,

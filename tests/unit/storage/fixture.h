@@ -129,6 +129,24 @@ inline std::vector<std::string> FilesBelow(const std::string& dir) {
   return paths;
 }
 
+// Pack files of the store in `dir`, as paths below its packs/.
+inline std::vector<std::string> PacksIn(const std::string& dir) { return FilesBelow(dir + "/packs"); }
+
+// Flips one bit of the record that has `content`'s segment, in whatever pack of the store it lies.
+inline bool DamageRecord(const std::string& dir, const SegmentId& id) {
+  for (const std::string& pack : PacksIn(dir)) {
+    const std::string path = dir + "/packs/" + pack;
+    std::string bytes = ReadText(path);
+    const std::string_view name(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size());
+    const size_t at = bytes.find(name);
+    if (at == std::string::npos) continue;
+    bytes[at + 32] ^= 1;
+    WriteText(path, bytes);
+    return true;
+  }
+  return false;
+}
+
 inline void ExpectSameTree(const std::string& a, const std::string& b) {
   std::vector<std::string> paths = FilesBelow(a);
   EXPECT_EQ(paths, FilesBelow(b));

@@ -9,7 +9,7 @@
 namespace holdfast::storage {
 namespace {
 
-size_t ObjectsOf(const TempDir& dir) { return FilesBelow(dir / "store/objects").size(); }
+size_t PacksOf(const TempDir& dir) { return PacksIn(dir / "store").size(); }
 
 TEST(LocalStore, KeepsACheckpointAcrossARestart) {
   TempDir dir;
@@ -32,8 +32,17 @@ TEST(LocalStore, KeepsACheckpointAcrossARestart) {
 
 TEST(LocalStore, RefusesAnotherFormatAndSomebodysFolder) {
   TempDir dir;
-  WriteText(dir / "newer/FORMAT", "holdfast-store 2\n");
+  WriteText(dir / "newer/FORMAT", "holdfast-store 3 x\n");
   EXPECT_EQ(CodeOf(LocalStore::Open({.dir = dir / "newer"})), Code::kUnsupported);
+  WriteText(dir / "older/FORMAT", "holdfast-store 1\n");
+  Result<std::unique_ptr<LocalStore>> older = LocalStore::Open({.dir = dir / "older"});
+  EXPECT_EQ(CodeOf(older), Code::kUnsupported);
+  EXPECT_THAT(older.status().message(), ::testing::HasSubstr("empty folder"));
+  ASSERT_NE(OpenStore(dir / "damaged"), nullptr);
+  std::string format = ReadText(dir / "damaged/FORMAT");
+  format[20] ^= 1;
+  WriteText(dir / "damaged/FORMAT", format);
+  EXPECT_EQ(CodeOf(LocalStore::Open({.dir = dir / "damaged"})), Code::kDataLoss);
   WriteText(dir / "home/photo.jpg", "x");
   EXPECT_EQ(CodeOf(LocalStore::Open({.dir = dir / "home"})), Code::kFailedPrecondition);
   EXPECT_EQ(ReadText(dir / "home/photo.jpg"), "x");
@@ -44,7 +53,7 @@ TEST(LocalStore, HasOneWriter) {
   auto store = OpenStore(dir / "store");
   Result<std::unique_ptr<LocalStore>> second = LocalStore::Open({.dir = dir / "store"});
   EXPECT_EQ(CodeOf(second), Code::kFailedPrecondition);
-  EXPECT_OK(Fsck(dir / "store"));
+  EXPECT_OK(Fsck({.dir = dir / "store"}));
 }
 
 TEST(LocalStore, RefusesIdsThatArePaths) {
@@ -86,9 +95,9 @@ TEST(LocalStore, DeleteFreesWhatNothingElseNeeds) {
   auto one = Take(store->OpenSession("uid-1", "default")), two = Take(store->OpenSession("uid-2", "default"));
   ASSERT_OK(one->Commit(ManifestOf("uid-1", "default", {PutFile(*one, "a", {"shared", "only one"})})));
   ASSERT_OK(two->Commit(ManifestOf("uid-2", "default", {PutFile(*two, "a", {"shared", "only two", "shared"})})));
-  EXPECT_EQ(ObjectsOf(dir), 3U);
+  EXPECT_EQ(store->Usage()->objects, 3U);
   ASSERT_OK(store->Delete("uid-1"));
-  EXPECT_EQ(ObjectsOf(dir), 2U);
+  EXPECT_EQ(store->Usage()->objects, 2U);
   EXPECT_EQ(CodeOf(store->GetManifest("uid-1")), Code::kNotFound);
   ASSERT_OK(store->Delete("uid-1"));
   ASSERT_OK(Fetch(*store, "uid-2", dir / "out", {}));
@@ -98,9 +107,14 @@ TEST(LocalStore, DeleteFreesWhatNothingElseNeeds) {
   two.reset();
   store.reset();
   store = OpenStore(dir / "store");
+  EXPECT_EQ(store->Usage()->objects, 2U);
   ASSERT_OK(store->Delete("uid-2"));
-  EXPECT_EQ(ObjectsOf(dir), 0U);
+  EXPECT_EQ(PacksOf(dir), 0U);
   EXPECT_EQ(store->Usage()->object_bytes, 0U);
+  EXPECT_EQ(store->Usage()->pack_bytes, 0U);
+  ASSERT_OK(store->Collect({}));
+  EXPECT_TRUE(FilesBelow(dir / "store/trash").empty());
+  EXPECT_TRUE(FilesBelow(dir / "store/index").empty());
 }
 
 TEST(LocalStore, DropsAtStartWhatNobodyCommitted) {
@@ -110,17 +124,19 @@ TEST(LocalStore, DropsAtStartWhatNobodyCommitted) {
   PutFile(*session, "a", {"one", "two"});
   session.reset();
   store.reset();
-  WriteText(dir / "store/tmp/99", "half a segment");
+  WriteText(dir / "store/trash/00112233445566778899aabbccddeeff", "a dropped pack");
+  WriteText(dir / "store/index/00112233445566778899aabbccddeeff.ix", "its index");
   WriteText(dir / "store/manifests/uid-9.tmp", "half a manifest");
   // Its session may go on: kept. Without a session: dropped.
   store = OpenStore(dir / "store");
-  EXPECT_EQ(ObjectsOf(dir), 2U);
-  EXPECT_TRUE(FilesBelow(dir / "store/tmp").empty());
+  EXPECT_EQ(store->Usage()->objects, 2U);
+  EXPECT_TRUE(FilesBelow(dir / "store/trash").empty());
+  EXPECT_EQ(FilesBelow(dir / "store/index").size(), 1U);
   EXPECT_TRUE(FilesBelow(dir / "store/manifests").empty());
   store.reset();
   unlink((dir / "store/sessions/uid-1").c_str());
   store = OpenStore(dir / "store");
-  EXPECT_EQ(ObjectsOf(dir), 0U);
+  EXPECT_EQ(PacksOf(dir), 0U);
 }
 
 TEST(LocalStore, DropsNothingWhileAManifestCannotBeRead) {
@@ -130,15 +146,22 @@ TEST(LocalStore, DropsNothingWhileAManifestCannotBeRead) {
   const std::string manifest = ReadText(dir / "store/manifests/uid-1");
   WriteText(dir / "store/manifests/uid-1", manifest.substr(0, manifest.size() - 3));
   auto store = OpenStore(dir / "store");
-  EXPECT_EQ(ObjectsOf(dir), 1U);
+  ASSERT_OK(store->Collect({}));
+  EXPECT_EQ(PacksOf(dir), 1U);
   EXPECT_EQ(CodeOf(store->GetManifest("uid-1")), Code::kDataLoss);
   store.reset();
-  Result<FsckReport> report = Fsck(dir / "store");
+  Result<FsckReport> report = Fsck({.dir = dir / "store"});
   ASSERT_OK(report);
   ASSERT_EQ(report->hurt.size(), 1U);
+  EXPECT_EQ(report->hurt[0].ns, "default");
   // Put back by hand, it is whole again.
   WriteText(dir / "store/manifests/uid-1", manifest);
   ASSERT_OK(Fetch(*OpenStore(dir / "store"), "uid-1", dir / "out", {}));
+  // Given up, what it referred to goes.
+  WriteText(dir / "store/manifests/uid-1", manifest.substr(0, manifest.size() - 3));
+  store = OpenStore(dir / "store");
+  ASSERT_OK(store->Delete("uid-1"));
+  EXPECT_EQ(PacksOf(dir), 0U);
 }
 
 TEST(LocalStore, FsckNamesTheCheckpointsThatAreHurt) {
@@ -149,13 +172,13 @@ TEST(LocalStore, FsckNamesTheCheckpointsThatAreHurt) {
   ASSERT_OK(one->Commit(ManifestOf("uid-1", "default", {file})));
   ASSERT_OK(two->Commit(ManifestOf("uid-2", "default", {PutFile(*two, "b", {"second"})})));
   const std::string hex = file.segments[0].id.Hex();
-  const std::string object = dir / "store/objects/default/" + hex.substr(0, 2) + "/" + hex;
-  std::string bytes = ReadText(object);
-  bytes.back() ^= 1;
-  WriteText(object, bytes);
+  ASSERT_TRUE(DamageRecord(dir / "store", file.segments[0].id));
   EXPECT_EQ(CodeOf(store->GetSegment("uid-1", file.segments[0])), Code::kDataLoss);
-  EXPECT_EQ(CodeOf(Fetch(*store, "uid-1", dir / "out", {})), Code::kDataLoss);
-  Result<FsckReport> report = Fsck(dir / "store");
+  Status fetched = Fetch(*store, "uid-1", dir / "out", {});
+  EXPECT_EQ(CodeOf(fetched), Code::kDataLoss);
+  EXPECT_THAT(fetched.message(), ::testing::HasSubstr("uid-1"));
+  EXPECT_OK(Fetch(*store, "uid-2", dir / "out-2", {}));
+  Result<FsckReport> report = Fsck({.dir = dir / "store"});
   ASSERT_OK(report);
   ASSERT_EQ(report->hurt.size(), 1U);
   EXPECT_EQ(report->hurt[0].id, "uid-1");
@@ -168,11 +191,46 @@ TEST(LocalStore, ALostSegmentHealsWhenItIsOfferedAgain) {
   TempDir dir;
   WriteText(dir / "in/a", "hello");
   ASSERT_OK(Keep(*OpenStore(dir / "store"), "uid-1", dir / "in"));
-  for (const std::string& object : FilesBelow(dir / "store/objects")) unlink((dir / "store/objects/" + object).c_str());
+  for (const std::string& pack : PacksIn(dir / "store")) unlink((dir / "store/packs/" + pack).c_str());
   auto store = OpenStore(dir / "store");
   EXPECT_EQ(CodeOf(Fetch(*store, "uid-1", dir / "out", {})), Code::kDataLoss);
   ASSERT_OK(Keep(*store, "uid-2", dir / "in"));
   EXPECT_OK(Fetch(*store, "uid-1", dir / "out", {}));
+}
+
+TEST(LocalStore, ADamagedSegmentHealsWhenItIsOfferedAgain) {
+  TempDir dir;
+  auto store = OpenStore(dir / "store");
+  auto one = Take(store->OpenSession("uid-1", "default")), two = Take(store->OpenSession("uid-2", "default"));
+  FileEntry file = PutFile(*one, "a", {"precious"});
+  ASSERT_OK(one->Commit(ManifestOf("uid-1", "default", {file})));
+  ASSERT_TRUE(DamageRecord(dir / "store", file.segments[0].id));
+  EXPECT_EQ(CodeOf(store->GetSegment("uid-1", file.segments[0])), Code::kDataLoss);
+  EXPECT_EQ(two->Missing(std::vector{file.segments[0].id}).value_or({}), std::vector<bool>{true});
+  ASSERT_OK(two->Commit(ManifestOf("uid-2", "default", {PutFile(*two, "a", {"precious"})})));
+  EXPECT_EQ(store->GetSegment("uid-1", file.segments[0]).value_or(""), "precious");
+}
+
+TEST(LocalStore, MakesIndexFilesAnewFromThePacks) {
+  TempDir dir;
+  WriteText(dir / "in/a", RandomText(300'000, 1));
+  ASSERT_OK(Keep(*OpenStore(dir / "store"), "uid-1", dir / "in"));
+  const std::string index = dir / "store/index/" + FilesBelow(dir / "store/index").at(0);
+  const std::string pack = dir / "store/packs/" + PacksIn(dir / "store").at(0);
+  const std::string whole = ReadText(index), packed = ReadText(pack);
+  std::string damaged = whole;
+  damaged[300] ^= 4;
+  for (const bool with_footer : {true, false}) {
+    WriteText(index, damaged);
+    if (!with_footer) WriteText(pack, packed.substr(0, packed.size() - 70));
+    EXPECT_GT(Fsck({.dir = dir / "store"})->packs, 0U);
+    EXPECT_TRUE(Fsck({.dir = dir / "store"})->hurt.empty());
+    ASSERT_OK(Fetch(*OpenStore(dir / "store"), "uid-1", dir / ("out" + std::to_string(with_footer)), {}));
+    Result<FsckReport> report = Fsck({.dir = dir / "store"});
+    ASSERT_OK(report);
+    EXPECT_EQ(report->damaged_indexes, 0U);
+    EXPECT_TRUE(report->hurt.empty());
+  }
 }
 
 TEST(LocalStore, RefusesNewSessionsWhenMaxBytesIsShort) {

@@ -106,12 +106,47 @@ TEST(StoreProgram, EndsOnSigtermAndItsCommandsWork) {
   program.Signal(SIGTERM);
   const int status = program.Wait();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  unlink((dir / "store/objects/" + FilesBelow(dir / "store/objects").at(0)).c_str());
+  EXPECT_EQ(run({"gc"}).exit_code, 0);
+  EXPECT_EQ(run({"fsck", "--repair"}).exit_code, 0);
+  unlink((dir / "store/packs/" + PacksIn(dir / "store").at(0)).c_str());
   ProcessResult fsck = run({"fsck"});
   EXPECT_EQ(fsck.exit_code, 1);
   EXPECT_THAT(fsck.out, ::testing::HasSubstr("HURT uid-1"));
   EXPECT_EQ(run({"delete", "uid-1"}).exit_code, 0);
   EXPECT_EQ(run({"fsck"}).exit_code, 0);
+}
+
+TEST(StoreProgram, RotatesItsKekAndShredsANamespace) {
+  TempDir dir;
+  WriteText(dir / "in/a", "hello");
+  WriteText(dir / "old.kek", std::string(64, 'a') + "\n");
+  WriteText(dir / "new.kek", RandomText(32, 1));
+  auto keks = [&](std::vector<std::string> files) { return Take(LoadKeks(files)); };
+  {
+    auto store = Take(LocalStore::Open({.dir = dir / "store", .reserve_bytes = 0, .keks = keks({dir / "old.kek"})}));
+    ASSERT_OK(Keep(*store, "uid-1", dir / "in"));
+  }
+  auto run = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {HOLDFAST_STORE_BINARY, "--data", dir / "store"});
+    return RunProcess(args, {}).value_or(ProcessResult{});
+  };
+  const std::string old_kek = "--kek-file=" + dir / "old.kek", new_kek = "--kek-file=" + dir / "new.kek";
+  EXPECT_FALSE(Exists(dir / "store/KEK"));
+  ProcessResult without = run({"stat"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, ::testing::HasSubstr("--kek-file"));
+  EXPECT_EQ(run({new_kek, "stat"}).exit_code, 2);
+  EXPECT_EQ(run({new_kek, old_kek, "rewrap"}).exit_code, 0);
+  EXPECT_THAT(run({new_kek, "stat"}).out, ::testing::HasSubstr("uid-1"));
+  EXPECT_EQ(run({old_kek, "stat"}).exit_code, 2);
+  EXPECT_EQ(run({new_kek, "shred", "default"}).exit_code, 2) << "it has a checkpoint";
+  EXPECT_EQ(run({new_kek, "shred", "default", "--force"}).exit_code, 0);
+  EXPECT_FALSE(Exists(dir / "store/keys/default"));
+  EXPECT_TRUE(PacksIn(dir / "store").empty());
+  EXPECT_EQ(run({new_kek, "fsck"}).exit_code, 0);
+  auto store = Take(LocalStore::Open({.dir = dir / "store", .reserve_bytes = 0, .keks = keks({dir / "new.kek"})}));
+  EXPECT_EQ(CodeOf(store->GetManifest("uid-1")), Code::kNotFound);
+  EXPECT_OK(Keep(*store, "uid-2", dir / "in"));
 }
 
 }  // namespace

@@ -20,22 +20,24 @@ inline void MakeCertificate(const TempDir& dir, const std::string& name) {
 
 class TokenNames final : public Authenticator {
  public:
+  explicit TokenNames(std::string where) : node(std::move(where)) {}
+  const std::string node;  // everyone's
   // "agent-token" is agent's, and so on.
-  Result<std::string> Authenticate(const std::string& token, std::stop_token) override {
-    if (token.ends_with("-token")) return token.substr(0, token.size() - 6);
+  Result<Caller> Authenticate(const std::string& token, std::stop_token) override {
+    if (token.ends_with("-token")) return Caller{.user = token.substr(0, token.size() - 6), .node = node};
     return Status(Code::kUnauthenticated, "the bearer token is not valid");
   }
 };
 
 struct TestServer {
-  explicit TestServer(const TempDir& dir) : dir(dir) {
+  explicit TestServer(const TempDir& dir, std::unique_ptr<Authorizer> authorizer = nullptr, const std::string& node = "node1") : dir(dir) {
     MakeCertificate(dir, "tls");
     store = OpenStore(dir / "store");
     AllowList allowed;
     EXPECT_OK(allowed.Add("agent=read-write"));
     EXPECT_OK(allowed.Add("controller=delete"));
     server = std::make_unique<StoreServer>(
-        *store, *fence, std::make_unique<TokenNames>(), std::move(allowed),
+        *store, *fence, std::make_unique<TokenNames>(node), std::move(authorizer), std::move(allowed),
         ServerOptions{.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
     EXPECT_OK(server->Start({}));
   }

@@ -197,13 +197,13 @@ TEST(StoreServer, TellsTheReaderOfDamage) {
   WriteText(dir / "in/a", RandomText(100'000, 1));
   RemoteStore remote(server.Options("agent"));
   ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
-  const std::string object = dir / "store/objects/" + FilesBelow(dir / "store/objects").at(0);
-  std::string bytes = ReadText(object);
+  const std::string pack = dir / "store/packs/" + PacksIn(dir / "store").at(0);
+  std::string bytes = ReadText(pack);
   bytes[50'000] ^= 1;
-  WriteText(object, bytes);
+  WriteText(pack, bytes);
   EXPECT_EQ(Fetch(remote, "uid-1", dir / "out", {}).code(), Code::kDataLoss);
   bytes.resize(50'000);
-  WriteText(object, bytes);
+  WriteText(pack, bytes);
   EXPECT_EQ(Fetch(remote, "uid-1", dir / "out", {}).code(), Code::kDataLoss);
 }
 
@@ -222,13 +222,72 @@ TEST(StoreServer, TakesANewCertificateWhileItRuns) {
   EXPECT_OK(before.StateOf("uid-1"));  // on its old connection
 }
 
+// Says yes to node1 for uid-1, and that uid-gone is nobody's.
+class OneNode final : public Authorizer {
+ public:
+  Status Check(const std::string& node, Use, const std::string&, const std::string& checkpoint, std::stop_token) override {
+    if (checkpoint == "uid-gone") return Status(Code::kNotFound, "there is no such Checkpoint");
+    return node == "node1" && checkpoint == "uid-1" ? Status::Ok() : Status(Code::kPermissionDenied, "not yours");
+  }
+};
+
+TEST(StoreServer, ANodeTouchesOnlyItsOwnCheckpoints) {
+  TempDir dir;
+  TestServer server(dir, std::make_unique<OneNode>());
+  WriteText(dir / "in/main/images/pages-1.img", RandomText(3 * kMaxSegmentBytes, 1));
+  RemoteStore remote(server.Options("agent"));
+  ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
+  ASSERT_OK(Fetch(remote, "uid-1", dir / "out", {}));
+  ASSERT_OK(Keep(*server.store, "uid-2", dir / "in"));  // another node's
+  auto open = Take(server.store->OpenSession("uid-3", "default"));
+  struct Request {
+    const char* method;
+    std::string path;
+  };
+  const std::string two = "/v1/sessions/uid-2", three = "/v1/sessions/uid-3";
+  for (const Request& r : std::vector<Request>{{"POST", two + "?ns=default"},
+                                               {"GET", two},
+                                               {"GET", "/v1/manifests/uid-2"},
+                                               {"POST", "/v1/manifests/uid-2/segments"},
+                                               {"POST", three + "?ns=default"},
+                                               {"POST", three + "/missing"},
+                                               {"POST", three + "/segments"},
+                                               {"POST", three + "/commit"},
+                                               {"POST", three + "/abort"},
+                                               {"POST", "/v1/sessions/uid-4?ns=default"},
+                                               {"POST", "/v1/sessions/uid-gone?ns=default"},
+                                               {"POST", "/v1/sessions/uid-4/abort?ns=default"}}) {
+    EXPECT_EQ(Ask(server, r.method, r.path, "agent-token"), 403) << r.method << " " << r.path;
+  }
+  EXPECT_EQ(server.store->StateOf("uid-3").value_or(SessionState::kUnknown), SessionState::kOpen);
+  // The controller is on no node's side.
+  EXPECT_EQ(Ask(server, "GET", two, "controller-token"), 200);
+  EXPECT_EQ(Ask(server, "DELETE", "/v1/manifests/uid-2", "controller-token"), 200);
+}
+
+TEST(StoreServer, EndingWhatIsNobodysLeavesNoTrace) {
+  TempDir dir;
+  TestServer server(dir, std::make_unique<OneNode>());
+  EXPECT_EQ(Ask(server, "POST", "/v1/sessions/uid-gone/abort?ns=default", "agent-token"), 200);
+  EXPECT_EQ(server.store->StateOf("uid-gone").value_or(SessionState::kOpen), SessionState::kUnknown);
+  auto open = Take(server.store->OpenSession("uid-gone", "default"));
+  EXPECT_EQ(Ask(server, "POST", "/v1/sessions/uid-gone/abort", "agent-token"), 200);
+  EXPECT_EQ(server.store->StateOf("uid-gone").value_or(SessionState::kOpen), SessionState::kAborted);
+}
+
+TEST(StoreServer, ATokenThatNamesNoNodeGetsNothing) {
+  TempDir dir;
+  TestServer server(dir, std::make_unique<OneNode>(), "");
+  EXPECT_EQ(Ask(server, "POST", "/v1/sessions/uid-1?ns=default", "agent-token"), 403);
+}
+
 TEST(StoreServer, WaitsForItsCertificate) {
   TempDir dir;
   auto store = OpenStore(dir / "store");
   AllowList allowed;
   ASSERT_OK(allowed.Add("agent=read-write"));
   auto fence = Fence::Open(dir / "TERM");
-  StoreServer server(*store, **fence, std::make_unique<TokenNames>(), std::move(allowed),
+  StoreServer server(*store, **fence, std::make_unique<TokenNames>("node1"), nullptr, std::move(allowed),
                      {.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
   std::stop_source stop;
   Status started;
@@ -245,14 +304,16 @@ TEST(StoreServer, RefusesToServeStrangers) {
   TempDir dir;
   auto store = OpenStore(dir / "store");
   auto fence = Fence::Open(dir / "TERM");
-  EXPECT_EQ(StoreServer(*store, **fence, nullptr, {}, {.address = "0.0.0.0", .tls_cert_file = "", .tls_key_file = ""}).Start({}).code(),
-            Code::kInvalidArgument);
   EXPECT_EQ(
-      StoreServer(*store, **fence, std::make_unique<TokenNames>(), {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""})
-          .Start({})
-          .code(),
+      StoreServer(*store, **fence, nullptr, nullptr, {}, {.address = "0.0.0.0", .tls_cert_file = "", .tls_key_file = ""}).Start({}).code(),
       Code::kInvalidArgument);
-  EXPECT_OK(StoreServer(*store, **fence, nullptr, {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""}).Start({}));
+  EXPECT_EQ(StoreServer(*store, **fence, std::make_unique<TokenNames>("node1"), nullptr, {},
+                        {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""})
+                .Start({})
+                .code(),
+            Code::kInvalidArgument);
+  EXPECT_OK(
+      StoreServer(*store, **fence, nullptr, nullptr, {}, {.address = "127.0.0.1", .tls_cert_file = "", .tls_key_file = ""}).Start({}));
 }
 
 TEST(RemoteStore, DoesNotTalkToAServerItDoesNotKnow) {

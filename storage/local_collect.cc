@@ -1,0 +1,182 @@
+// Giving space back: packs without live data go, packs with little are written anew. Nothing here decides by a clock: what is live is what
+// manifests refer to and what open sessions were told of; the clock only slows the copying down.
+#include <algorithm>
+
+#include "base/log.h"
+#include "storage/codec.h"
+#include "storage/local_store.h"
+#include "storage/pack_reader.h"
+
+namespace holdfast::storage {
+namespace {
+
+constexpr uint64_t kSparsePercent = 60, kSparsePercentWhenFull = 95;
+constexpr size_t kManySmall = 16;  // sealed packs of a namespace, each less than an eighth of a full one: worth one pack
+constexpr uint64_t kSlack = 4 << 20;
+
+}  // namespace
+
+// What lies in the trash is nobody's; readers that still have it open read on. Returns how many packs went.
+size_t LocalStore::EmptyTrash() {
+  Result<std::vector<std::string>> names = volume_->List("trash");
+  if (!names.ok()) return 0;
+  size_t removed = 0;
+  for (const std::string& name : *names) {
+    Status gone = volume_->fs().Remove(volume_->dir() + "/trash/" + name);
+    removed += gone.ok() ? 1 : 0;
+    if (!gone.ok()) LogWarning("a dropped pack stays for now", {{"error", gone.ToString()}});
+  }
+  return removed;
+}
+
+// A part of the reserve is a file: nobody else on the volume can take it, and a collection can.
+void LocalStore::KeepReserve() {
+  const uint64_t bytes = options_.reserve_bytes / 4;
+  if (bytes == 0) return;
+  Status taken = volume_->TakeReserve(bytes);
+  std::lock_guard lock(mutex_);
+  reserve_held_ = taken.ok() ? bytes : 0;
+}
+
+std::vector<LocalStore::PackPointer> LocalStore::SparsePacks() {
+  std::lock_guard lock(mutex_);
+  const uint64_t percent = RoomFor(0, options_.reserve_bytes).ok() ? kSparsePercent : kSparsePercentWhenFull;
+  std::map<std::string, size_t> small;
+  auto is_small = [&](const Pack& pack) { return pack.file_bytes < options_.packs.pack_bytes / 8; };
+  for (const PackPointer& pack : packs_) {
+    if (pack && pack->sealed && is_small(*pack)) ++small[pack->ns];
+  }
+  std::vector<PackPointer> sparse;
+  for (const PackPointer& pack : packs_) {
+    if (!pack || !pack->sealed || pack->held || pack->hurt || pack->live_bytes == 0) continue;
+    if (pack->live_bytes * 100 < pack->record_bytes * percent || (is_small(*pack) && small[pack->ns] >= kManySmall)) sparse.push_back(pack);
+  }
+  std::sort(sparse.begin(), sparse.end(),
+            [](const PackPointer& a, const PackPointer& b) { return a->ns != b->ns ? a->ns < b->ns : a->live_bytes < b->live_bytes; });
+  return sparse;
+}
+
+Result<CollectReport> LocalStore::Collect(const CollectOptions& options) {
+  std::lock_guard one(collect_mutex_);
+  CollectReport report;
+  Result<Space> before = volume_->FreeSpace();
+  {
+    Lock lock(mutex_);
+    if (closing_) return Status(Code::kUnavailable, "the store is closing");
+    SweepDead(lock);
+  }
+  report.removed += EmptyTrash();
+  const std::vector<PackPointer> sparse = SparsePacks();
+  Status status;
+  for (size_t i = 0; i < sparse.size() && status.ok() && !options.stop.stop_requested();) {
+    // All of one namespace, as far as they fit into one new pack.
+    std::vector<PackPointer> group;
+    for (uint64_t bytes = 0; i < sparse.size() && (group.empty() || sparse[i]->ns == group[0]->ns); ++i) {
+      bytes += sparse[i]->live_bytes;
+      if (!group.empty() && bytes > options_.packs.pack_bytes / 10 * 9) break;
+      group.push_back(sparse[i]);
+    }
+    status = Repack(group, options, report);
+    Lock lock(mutex_);
+    SweepDead(lock);
+    lock.unlock();
+    report.removed += EmptyTrash();
+  }
+  KeepReserve();
+  Result<Space> after = volume_->FreeSpace();
+  if (before.ok() && after.ok() && after->free > before->free) report.freed_bytes = after->free - before->free;
+  HF_RETURN_IF_ERROR(status);
+  return report;
+}
+
+bool LocalStore::IsAt(const Pack& pack, const SegmentId& id, uint32_t offset) {
+  const ObjectInfo* object = index_.Find(pack.ns, id);
+  return !pack.dropped && object != nullptr && object->pack == pack.number && object->offset == offset;
+}
+
+// Copies what is live, makes the copy durable, and only then says that it lies there. Whatever else happens meanwhile (a delete, a session
+// that is told of a segment, a reader) sees the segment at the one place or the other.
+Status LocalStore::Repack(const std::vector<PackPointer>& group, const CollectOptions& options, CollectReport& report) {
+  Filling filling;
+  filling.held = true;
+  std::vector<Move> moves;
+  Status status;
+  for (const PackPointer& pack : group) {
+    if (status.ok() && !options.stop.stop_requested()) status = Copy(pack, filling, options, moves);
+  }
+  std::set<PackPointer> filled;
+  for (const Move& move : moves) filled.insert(move.to.pack);
+  for (const PackPointer& pack : filled) {
+    Status sealed = SealPack(pack);
+    if (status.ok()) status = sealed;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (const Move& move : moves) {
+      const PackRecord& record = move.to.record;
+      if (!move.to.pack->sealed || move.to.pack->dropped || !IsAt(*move.from, record.id, move.from_offset)) continue;
+      Place(*index_.Find(move.from->ns, record.id), move.to.pack, record);
+      report.copied_bytes += RecordBytes(record.stored);
+    }
+    for (const PackPointer& pack : filled) {
+      pack->held = false;
+      if (pack->live_bytes == 0 && !pack->dropped) dead_.push_back(pack->number);
+    }
+    for (const PackPointer& pack : group) report.repacked += pack->live_bytes == 0 ? 1 : 0;
+  }
+  EndFilling(filling);
+  return status;
+}
+
+Status LocalStore::Copy(const PackPointer& pack, Filling& filling, const CollectOptions& options, std::vector<Move>& moves) {
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(pack->ns));
+  HF_ASSIGN_OR_RETURN(std::shared_ptr<const File> file, FileOf(pack));
+  Result<Space> space = volume_->FreeSpace();
+  if (space.ok() && space->free < pack->live_bytes + kSlack) {
+    Status gone = volume_->GiveUpReserve();
+    std::lock_guard lock(mutex_);
+    if (gone.ok()) reserve_held_ = 0;
+  }
+  auto leave = [&](const std::string& why) {
+    std::lock_guard lock(mutex_);
+    pack->hurt = true;
+    LogError("a pack stays as it is, some of it cannot be read: run holdfast-store fsck", {{"pack", pack->id.Hex()}, {"error", why}});
+  };
+  Result<PackIndex> index = ReadFooter(*file, pack->id, pack->ns, pack->keys.index);
+  if (!index.ok()) {
+    Result<std::string> text = ReadWhole(volume_->fs(), volume_->IndexPath(pack->id), kPackHeaderBytes + kMaxFooterBytes);
+    index = text.ok() ? ParseIndexFile(*text, pack->id, pack->ns, pack->keys.index) : Result<PackIndex>(text.status());
+  }
+  if (!index.ok()) {
+    leave(index.status().ToString());
+    return Status::Ok();
+  }
+  const MonoTime begin = clock_.Mono();
+  uint64_t copied = 0;
+  for (const PackRecord& record : index->records) {
+    {
+      std::lock_guard lock(mutex_);
+      if (closing_) return Status(Code::kUnavailable, "the store is closing");
+      if (!IsAt(*pack, record.id, record.offset)) continue;
+    }
+    if (options.stop.stop_requested()) return Status::Ok();
+    Result<std::string> bytes = ReadRecord(*file, pack->id, pack->keys.records, record);
+    Result<std::string> content = bytes.ok() ? Decode(record.codec, record.size, AsBytes(*bytes)) : bytes;
+    if (!content.ok() || HashSegment(keys.hash, AsBytes(*content)) != record.id) {
+      leave("segment " + record.id.Hex() + ": " + content.status().ToString());
+      continue;
+    }
+    HF_ASSIGN_OR_RETURN(Placed placed,
+                        Append(filling, pack->ns, {.id = record.id, .codec = record.codec, .size = record.size, .bytes = AsBytes(*bytes)}));
+    moves.push_back({.to = placed, .from = pack, .from_offset = record.offset});
+    copied += RecordBytes(record.stored);
+    if (options.bytes_per_second == 0) continue;
+    const auto due =
+        std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(copied) / static_cast<double>(options.bytes_per_second) * 1e9));
+    const Duration ahead = due - (clock_.Mono() - begin);
+    if (ahead > std::chrono::milliseconds(20)) clock_.Sleep(ahead, options.stop);
+  }
+  return Status::Ok();
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,122 @@
+// Whose a checkpoint is, by what the API server says; and what refused requests leave in the log.
+#include "storage/server/authorizer.h"
+
+#include "storage/server/refusal_log.h"
+#include "tests/unit/kube/fake_transport.h"
+#include "tests/unit/storage/fixture.h"
+
+namespace holdfast::storage {
+namespace {
+
+using std::chrono::seconds;
+
+// Checkpoint uid-1 in namespace team was taken on node1; pod web-1 on node2 may have claimed it.
+struct Cluster {
+  bool claimed = true, reachable = true;
+  std::string pod_uid = "web-1-uid", pod_node = "node2";
+  int asked = 0;
+  FakeClock clock;
+  KubeAuthorizer authorizer{
+      std::make_shared<kube::Client>(std::make_shared<kube::FakeTransport>([this](const kube::HttpRequest& r) { return Answer(r); })),
+      clock};
+
+  Result<kube::HttpResponse> Answer(const kube::HttpRequest& request) {
+    ++asked;
+    if (!reachable) return Status(Code::kUnavailable, "no answer");
+    if (request.path.find("/pods/") != std::string::npos) {
+      if (pod_uid.empty()) return kube::Failure(404, "NotFound");
+      return kube::JsonAnswer(200, {{"metadata", {{"name", "web-1"}, {"uid", pod_uid}}}, {"spec", {{"nodeName", pod_node}}}});
+    }
+    Json items = Json::array();
+    if (request.path.find("/namespaces/team/") != std::string::npos) {
+      Json status = {{"nodeName", "node1"}};
+      if (claimed) status["claim"] = {{"podName", "web-1"}, {"podUID", "web-1-uid"}};
+      items.push_back({{"metadata", {{"name", "first"}, {"uid", "uid-0"}}}, {"status", Json::object()}});
+      items.push_back({{"metadata", {{"name", "second"}, {"uid", "uid-1"}}}, {"status", status}});
+    }
+    return kube::JsonAnswer(200, {{"metadata", {{"resourceVersion", "1"}}}, {"items", items}});
+  }
+  Code Ask(const std::string& node, Use use, const std::string& ns = "team", const std::string& id = "uid-1") {
+    return authorizer.Check(node, use, ns, id, {}).code();
+  }
+};
+
+TEST(KubeAuthorizer, TheNodeThatItWasAssignedToWritesAndReads) {
+  Cluster cluster;
+  for (Use use : {Use::kWrite, Use::kEnd, Use::kRead}) EXPECT_EQ(cluster.Ask("node1", use), Code::kOk);
+}
+
+TEST(KubeAuthorizer, TheNodeOfTheClaimingPodOnlyReads) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kOk);
+  for (Use use : {Use::kWrite, Use::kEnd}) EXPECT_EQ(cluster.Ask("node2", use), Code::kPermissionDenied);
+}
+
+TEST(KubeAuthorizer, OthersGetNothing) {
+  struct Case {
+    const char* what;
+    void (*change)(Cluster*);
+    const char* node;
+    const char* ns;
+    const char* id;
+    Code code;
+  };
+  auto same = [](Cluster*) {};
+  for (const Case& c : {
+           Case{"a third node", same, "node3", "team", "uid-1", Code::kPermissionDenied},
+           Case{"no node", same, "", "team", "uid-1", Code::kPermissionDenied},
+           Case{"not assigned yet", same, "node1", "team", "uid-0", Code::kPermissionDenied},
+           Case{"another namespace", same, "node2", "other", "uid-1", Code::kNotFound},
+           Case{"no such checkpoint", same, "node2", "team", "uid-9", Code::kNotFound},
+           Case{"nobody has claimed it", [](Cluster* k) { k->claimed = false; }, "node2", "team", "uid-1", Code::kPermissionDenied},
+           Case{"the pod is gone", [](Cluster* k) { k->pod_uid = ""; }, "node2", "team", "uid-1", Code::kPermissionDenied},
+           Case{"another pod of its name", [](Cluster* k) { k->pod_uid = "next"; }, "node2", "team", "uid-1", Code::kPermissionDenied},
+           Case{"a pod that is not scheduled", [](Cluster* k) { k->pod_node = ""; }, "", "team", "uid-1", Code::kPermissionDenied},
+           Case{"nobody answers", [](Cluster* k) { k->reachable = false; }, "node1", "team", "uid-1", Code::kUnavailable},
+       }) {
+    Cluster cluster;
+    c.change(&cluster);
+    EXPECT_EQ(cluster.Ask(c.node, Use::kRead, c.ns, c.id), c.code) << c.what;
+  }
+}
+
+TEST(KubeAuthorizer, AYesIsRememberedAlsoForEndingItWhileTheApiServerIsAway) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.Ask("node1", Use::kWrite), Code::kOk);
+  const int asked = cluster.asked;
+  cluster.reachable = false;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(cluster.Ask("node1", Use::kWrite), Code::kOk);
+    EXPECT_EQ(cluster.Ask("node1", Use::kEnd), Code::kOk);
+  }
+  EXPECT_EQ(cluster.asked, asked);
+  cluster.clock.Advance(std::chrono::minutes(11));
+  EXPECT_EQ(cluster.Ask("node1", Use::kWrite), Code::kUnavailable);
+}
+
+TEST(KubeAuthorizer, ANoIsForgottenAfterAMoment) {
+  Cluster cluster;
+  cluster.claimed = false;
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kPermissionDenied);
+  const int asked = cluster.asked;
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kPermissionDenied);
+  EXPECT_EQ(cluster.asked, asked) << "who asks often does not make the API server work";
+  cluster.claimed = true;
+  cluster.clock.Advance(seconds(2));
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kOk);
+}
+
+TEST(RefusalLog, TellsTheFirstOfAKindAndThenOnceAMinute) {
+  FakeClock clock;
+  RefusalLog log(clock);
+  const Status denied(Code::kPermissionDenied, "not yours");
+  EXPECT_TRUE(log.Refused("get", "uid-1", "10.0.0.1", denied));
+  for (int i = 0; i < 1'000'000; ++i) ASSERT_FALSE(log.Refused("get", "uid-" + std::to_string(i), "10.0.0.1", denied));
+  EXPECT_TRUE(log.Refused("put", "uid-1", "10.0.0.1", denied));
+  EXPECT_TRUE(log.Refused("get", "uid-1", "10.0.0.2", denied));
+  clock.Advance(seconds(61));
+  EXPECT_TRUE(log.Refused("get", "uid-1", "10.0.0.1", denied));
+}
+
+}  // namespace
+}  // namespace holdfast::storage

@@ -1,0 +1,275 @@
+// A store's whole life, stopped at every single operation on its files: by a kill, by a power cut, by a full volume, by a broken disk. And
+// every byte of it flipped.
+#include "base/log.h"
+#include "storage/fsck.h"
+#include "tests/unit/storage/fixture.h"
+#include "tests/unit/storage/sim_fs.h"
+
+namespace holdfast::storage {
+namespace {
+
+const Kek kKek = MakeKek(Secret{1, 2, 3});
+
+LocalStoreOptions OptionsOn(SimFs& fs) {
+  return {.dir = "/store", .reserve_bytes = 0, .keks = {kKek}, .packs = {.pack_bytes = 64 << 10, .buffer_bytes = 16 << 10}, .fs = &fs};
+}
+
+std::string SegmentText(int number) { return RandomText(9000, static_cast<unsigned>(number)); }
+
+// What the world was told, and so may rely on.
+struct Told {
+  enum State { kNothing, kCommitting, kCommitted, kDeleting, kDeleted, kAborted };
+  std::map<std::string, State> states;
+  std::map<std::string, std::vector<int>> contents;
+  std::string errors;  // of commits
+};
+
+class Life {
+ public:
+  explicit Life(SimFs& fs) : fs_(fs) {}
+  Told told;
+
+  // Whatever fails is left as it is, and the next thing is tried.
+  void Run() {
+    Result<std::unique_ptr<LocalStore>> opened = LocalStore::Open(OptionsOn(fs_));
+    if (!opened.ok()) return;
+    store_ = std::move(*opened);
+    Commit("a", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+    Commit("b", {2, 9, 11, 12});
+    Abort("c", {13, 14, 2});
+    Delete("a");
+    Collect();
+    Commit("d", {2, 11, 3, 15, 16});
+    Open("e", {17, 12});
+    Delete("b");
+    Collect();
+    Commit("f", {12, 15, 18});
+    store_.reset();
+  }
+
+ private:
+  std::vector<FileEntry> Give(Session& session, const std::vector<int>& numbers, Status& status) {
+    FileEntry file{.path = "pages", .size = 0, .mode = 0600, .segments = {}};
+    for (int number : numbers) {
+      const std::string text = SegmentText(number);
+      SegmentRef ref{.id = HashSegment(session.hash_key(), AsBytes(text)), .size = static_cast<uint32_t>(text.size())};
+      Result<std::vector<bool>> missing = session.Missing(std::vector{ref.id});
+      if (!missing.ok()) status = missing.status();
+      if (missing.ok() && (*missing)[0]) {
+        Status put = session.Put(ref.id, Codec::kRaw, ref.size, AsBytes(text));
+        if (!put.ok()) status = put;
+      }
+      file.segments.push_back(ref);
+      file.size += text.size();
+    }
+    return {file};
+  }
+
+  std::unique_ptr<Session> Open(const std::string& uid, const std::vector<int>& numbers, std::vector<FileEntry>* files = nullptr) {
+    told.contents[uid] = numbers;
+    Result<std::unique_ptr<Session>> session = store_->OpenSession(uid, "default");
+    if (!session.ok()) return nullptr;
+    Status status;
+    std::vector<FileEntry> given = Give(**session, numbers, status);
+    if (files != nullptr) *files = std::move(given);
+    return std::move(*session);
+  }
+
+  void Commit(const std::string& uid, const std::vector<int>& numbers) {
+    // As an agent does: what failed is tried once more, with everything that is missing by then.
+    for (int tries = 0; tries < 2 && told.states[uid] != Told::kCommitted; ++tries) {
+      std::vector<FileEntry> files;
+      std::unique_ptr<Session> session = Open(uid, numbers, &files);
+      if (!session) continue;
+      told.states[uid] = Told::kCommitting;
+      Result<CommitResult> result = session->Commit(ManifestOf(uid, "default", files));
+      if (result.ok()) told.states[uid] = Told::kCommitted;
+      if (!result.ok()) told.errors += uid + ": " + result.status().ToString() + "\n";
+    }
+  }
+
+  void Abort(const std::string& uid, const std::vector<int>& numbers) {
+    std::unique_ptr<Session> session = Open(uid, numbers);
+    if (store_->Abort(uid, "default").ok()) told.states[uid] = Told::kAborted;
+  }
+
+  void Delete(const std::string& uid) {
+    if (told.states[uid] == Told::kNothing) return;
+    told.states[uid] = Told::kDeleting;
+    for (int tries = 0; tries < 2 && told.states[uid] != Told::kDeleted; ++tries) {
+      // OK of what is not there says nothing while its commit may still be on its way.
+      if (store_->Delete(uid).ok()) told.states[uid] = Told::kDeleted;
+    }
+  }
+
+  void Collect() { [[maybe_unused]] Result<CollectReport> report = store_->Collect({}); }
+
+  SimFs& fs_;
+  std::unique_ptr<LocalStore> store_;
+};
+
+// Everything that was promised holds, nothing else is visible, and all space comes back.
+void ExpectKept(SimFs& fs, const Told& told, const std::string& when) {
+  SCOPED_TRACE(when);
+  {
+    Result<std::unique_ptr<LocalStore>> opened = LocalStore::Open(OptionsOn(fs));
+    ASSERT_OK(opened);
+    LocalStore& store = **opened;
+    for (const auto& [uid, numbers] : told.contents) {
+      const auto state = told.states.find(uid);
+      const Told::State promised = state == told.states.end() ? Told::kNothing : state->second;
+      Result<Manifest> manifest = store.GetManifest(uid);
+      if (promised == Told::kCommitted) ASSERT_OK(manifest);
+      if (promised == Told::kAborted) {
+        EXPECT_EQ(CodeOf(store.OpenSession(uid, "default")), Code::kFailedPrecondition) << uid;
+      }
+      if (promised == Told::kAborted || promised == Told::kDeleted || promised == Told::kNothing) {
+        EXPECT_EQ(CodeOf(manifest), Code::kNotFound) << uid;
+      }
+      if (!manifest.ok()) continue;
+      ASSERT_EQ(manifest->files.size(), 1U);
+      ASSERT_EQ(manifest->files[0].segments.size(), numbers.size());
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        Result<std::string> content = store.GetSegment(uid, manifest->files[0].segments[i]);
+        ASSERT_TRUE(content.ok()) << uid << " " << i << ": " << content.status().ToString();
+        ASSERT_TRUE(*content == SegmentText(numbers[i])) << uid;
+      }
+    }
+    opened->reset();
+    Result<FsckReport> report = Fsck({.dir = "/store", .keks = {kKek}, .fs = &fs}, 1);
+    ASSERT_OK(report);
+    EXPECT_TRUE(report->hurt.empty());
+    EXPECT_EQ(report->damaged_objects, 0U);
+    opened = LocalStore::Open(OptionsOn(fs));
+    ASSERT_OK(opened);
+    LocalStore& again = **opened;
+    for (const auto& [uid, numbers] : told.contents) {
+      if (again.StateOf(uid).value_or(SessionState::kUnknown) == SessionState::kOpen) ASSERT_OK(again.Abort(uid, "default"));
+      ASSERT_OK(again.Delete(uid));
+    }
+    ASSERT_OK(again.Collect({}));
+    EXPECT_EQ(again.Usage()->pack_bytes, 0U);
+  }
+  for (const std::string& path : fs.Files()) {
+    EXPECT_FALSE(path.starts_with("/store/packs/") || path.starts_with("/store/index/") || path.starts_with("/store/trash/") ||
+                 path.starts_with("/store/manifests/") || path.starts_with("/store/sessions/"))
+        << path << " stays";
+  }
+}
+
+uint64_t StepsOfALife() {
+  SimFs fs;
+  Life life(fs);
+  life.Run();
+  EXPECT_EQ(life.told.states["a"], Told::kDeleted);
+  EXPECT_EQ(life.told.states["b"], Told::kDeleted);
+  EXPECT_EQ(life.told.states["c"], Told::kAborted);
+  EXPECT_EQ(life.told.states["d"], Told::kCommitted);
+  EXPECT_EQ(life.told.states["f"], Told::kCommitted);
+  const uint64_t steps = fs.steps();
+  ExpectKept(fs, life.told, "undisturbed");
+  return steps;
+}
+
+class PowerCut : public ::testing::Test {
+ protected:
+  PowerCut() { SetLogLevel(LogLevel::kError); }
+};
+
+void CrashEverywhere(SimFs::Loss loss, unsigned seeds) {
+  const uint64_t steps = StepsOfALife();
+  ASSERT_GT(steps, 100U);
+  for (uint64_t at = 1; at <= steps && !::testing::Test::HasFailure(); ++at) {
+    SimFs fs;
+    fs.FailAt(at, SimFs::Fault::kCrash);
+    Life life(fs);
+    life.Run();
+    if (!fs.crashed()) break;
+    for (unsigned seed = 0; seed < seeds; ++seed) {
+      std::unique_ptr<SimFs> left = fs.AfterCrash(loss, seed);
+      ExpectKept(*left, life.told, "stopped at operation " + std::to_string(at) + ", seed " + std::to_string(seed));
+    }
+  }
+}
+
+TEST_F(PowerCut, AKillAtEveryOperationLosesNothing) { CrashEverywhere(SimFs::Loss::kKill, 1); }
+TEST_F(PowerCut, LosingAllThatWasNotSyncedAtEveryOperationLosesNothing) { CrashEverywhere(SimFs::Loss::kAllUnsynced, 1); }
+TEST_F(PowerCut, LosingSomeOfWhatWasNotSyncedTornAndReorderedLosesNothing) { CrashEverywhere(SimFs::Loss::kSomeUnsynced, 3); }
+
+void FailEverywhere(SimFs::Fault fault) {
+  const uint64_t steps = StepsOfALife();
+  for (uint64_t at = 1; at <= steps && !::testing::Test::HasFailure(); ++at) {
+    SimFs fs;
+    fs.FailAt(at, fault);
+    Life life(fs);
+    life.Run();
+    // One failure hurts at most what was being done: whoever tries again is served.
+    if (life.told.states["f"] != Told::kNothing) {
+      EXPECT_EQ(life.told.states["f"], Told::kCommitted) << at << ": " << life.told.errors;
+    }
+    ExpectKept(fs, life.told, "failed at operation " + std::to_string(at));
+  }
+}
+
+TEST_F(PowerCut, AnErrorOfTheDiskAtEveryOperationHurtsOnlyWhatWasBeingDone) { FailEverywhere(SimFs::Fault::kInputOutput); }
+TEST_F(PowerCut, AFullVolumeAtEveryOperationHurtsOnlyWhatWasBeingDone) { FailEverywhere(SimFs::Fault::kNoSpace); }
+
+TEST_F(PowerCut, AFlippedBitAnywhereHurtsOnlyWhatHasItAndNeverGivesWrongContent) {
+  SetLogLevel(LogLevel::kError);
+  SimFs fs;
+  std::map<std::string, FileEntry> files;
+  {
+    auto store = Take(LocalStore::Open(OptionsOn(fs)));
+    for (const std::string& uid : std::vector<std::string>{"one", "two"}) {
+      auto session = Take(store->OpenSession(uid, "ns-" + uid));
+      files[uid] = PutFile(*session, "pages", {RandomText(150, 1), RandomText(200, 2)});
+      ASSERT_OK(session->Commit(ManifestOf(uid, "ns-" + uid, {files[uid]})));
+    }
+  }
+  size_t hurt_somebody = 0;
+  for (const std::string& path : fs.Files()) {
+    const size_t size = fs.Content(path).size();
+    for (size_t at = 0; at < size; at += fs.Content(path)[at] == '\0' && at % 64 != 0 ? 64 - at % 64 : 1) {
+      std::unique_ptr<SimFs> flipped = fs.Copy();
+      flipped->Content(path)[at] = static_cast<char>(flipped->Content(path)[at] ^ (1 << (at % 8)));
+      const std::string where = path + " at " + std::to_string(at);
+      Result<std::unique_ptr<LocalStore>> store = LocalStore::Open(OptionsOn(*flipped));
+      if (path == "/store/FORMAT") {
+        EXPECT_FALSE(store.ok()) << where;
+        continue;
+      }
+      ASSERT_TRUE(store.ok()) << where << ": " << store.status().ToString();
+      int hurt = 0;
+      for (const auto& [uid, file] : files) {
+        Status damage;
+        Result<Manifest> manifest = (*store)->GetManifest(uid);
+        if (!manifest.ok()) damage = manifest.status();
+        for (size_t i = 0; i < 2 && manifest.ok(); ++i) {
+          Result<std::string> content = (*store)->GetSegment(uid, manifest->files[0].segments[i]);
+          if (!content.ok()) damage = content.status();
+          if (content.ok()) {
+            ASSERT_TRUE(*content == RandomText(150 + i * 50, static_cast<unsigned>(i) + 1)) << where;
+          }
+        }
+        if (damage.ok()) continue;
+        ++hurt;
+        EXPECT_EQ(damage.code(), Code::kDataLoss) << where << ": " << damage.ToString();
+        EXPECT_THAT(damage.message(), ::testing::HasSubstr(uid)) << where;
+      }
+      EXPECT_LE(hurt, 1) << where;
+      if (path.starts_with("/store/index/")) {
+        EXPECT_EQ(hurt, 0) << where;
+      }
+      hurt_somebody += static_cast<size_t>(hurt);
+      store->reset();
+      Result<FsckReport> report = Fsck({.dir = "/store", .keks = {kKek}, .fs = flipped.get()}, 1);
+      ASSERT_TRUE(report.ok()) << where << report.status().ToString();
+      EXPECT_EQ(report->hurt.size(), static_cast<size_t>(hurt)) << where;
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(hurt_somebody, 700U);
+}
+
+}  // namespace
+}  // namespace holdfast::storage
