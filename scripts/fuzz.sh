@@ -1,5 +1,5 @@
 #!/bin/bash
-# fuzz.sh [SECONDS [TARGET...]]: builds tests/fuzz with Clang and runs each target for SECONDS (60), two at a time. What it finds new stays
+# fuzz.sh [SECONDS [TARGET...]]: builds tests/fuzz with Clang and runs each target for SECONDS (60), HF_FUZZ_JOBS (2) at a time. What it finds new stays
 # in the cache; a crash is named, and kept in build/fuzz/crashes. Corpus: tests/fuzz/corpus/TARGET.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,4 +26,4 @@ one() { # TARGET
 }
 export -f one
 export build found root seconds
-printf '%s\n' "${targets[@]}" | xargs -P2 -I{} bash -c 'one {}'
+printf '%s\n' "${targets[@]}" | xargs -P"${HF_FUZZ_JOBS:-2}" -I{} bash -c 'one {}'
