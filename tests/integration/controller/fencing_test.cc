@@ -23,7 +23,7 @@ class Store {
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     store_ = std::move(*opened);
     fence_ = std::move(*Fence::Open(dir_ + "/TERM"));
-    server_ = std::make_unique<storage::StoreServer>(*store_, *fence_, nullptr, storage::AllowList(),
+    server_ = std::make_unique<storage::StoreServer>(*store_, *fence_, nullptr, nullptr, storage::AllowList(),
                                                      storage::ServerOptions{.address = "127.0.0.1"});
     const Status started = server_->Start({});
     EXPECT_TRUE(started.ok()) << started.ToString();
