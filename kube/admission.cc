@@ -122,6 +122,11 @@ Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, cons
     LogError("a page threw", {{"path", request.path}});
     response.status = 500;
   });
+  // httplib's own default is SO_REUSEPORT: two processes would share a port, and each get some of the requests.
+  server->set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
   if (wanted == 0) {
     port = server->bind_to_any_port(address);
   } else {

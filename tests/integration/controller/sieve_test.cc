@@ -93,14 +93,20 @@ class FakeStore {
 class Front {
  public:
   static Front& Shared() {
-    static Front front;
-    return front;
+    if (!Held()) Held().reset(new Front());
+    return *Held();
   }
+  // With its tests: its webhooks have the port, and its CA the configurations, that other tests' controllers need.
+  static void End() { Held().reset(); }
   const std::string& ns() const { return ns_; }
   std::string store_url() const { return store_.url(); }
   bool Deleted(const std::string& manifest) const { return store_.Deleted(manifest); }
 
  private:
+  static std::unique_ptr<Front>& Held() {
+    static std::unique_ptr<Front> front;
+    return front;
+  }
   Front() {
     EXPECT_TRUE(held_.Start().ok());
     EXPECT_TRUE(Eventually([&] { return held_.leading(); }));
@@ -314,6 +320,10 @@ class MadeAndDeleted : public Scenario {
 
 template <class S>
 class SieveTest : public ::testing::Test {
+ public:
+  static void SetUpTestSuite() { Front::Shared(); }
+  static void TearDownTestSuite() { Front::End(); }
+
  protected:
   void SetUp() override {
     ASSERT_EQ(undisturbed_.end.find("stuck"), std::string::npos) << undisturbed_.end;

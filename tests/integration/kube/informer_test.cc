@@ -142,6 +142,13 @@ TEST_F(InformerTest, GoesOnAfterTheApiServerWasKilledAndEtcdCompacted) {
 
 TEST_F(InformerTest, ListsAsAStreamWithoutAnyListRequest) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(client_.Create(kConfigMaps, ns_, ConfigMap("a" + std::to_string(i), "1")).ok());
+  // Right after its start (an earlier test kills it) the server's own cache refuses streams, and what falls back to a list is right to.
+  ASSERT_TRUE(Eventually([&] {
+    Client early(std::make_shared<Spy>());
+    Informer<Item> first(early, {.ns = ns_});
+    first.Start();
+    return first.WaitForSync(std::chrono::seconds(20), {}) && first.stats().reflector.watch_lists == 1;
+  }));
   auto transport = std::make_shared<Spy>();
   Client client(transport);
   Informer<Item> informer(client, {.ns = ns_});
