@@ -14,8 +14,8 @@ demo: deps cluster-build ## local cluster, Holdfast, a counter, three drains, no
 	@python3 scripts/demo.py
 demo-down: cluster-down ## remove what demo started
 
-test: deps cluster-build ## every test: unit, integration (real kube-apiserver), end to end (real cluster)
-	@scripts/test.sh
+test: deps cluster-build ## the gate: unit, integration (real kube-apiserver), and an end-to-end test for every promise (real clusters)
+	@scripts/test.py
 
 ##@ Build
 .PHONY: deps build build-test image clean
@@ -41,16 +41,26 @@ cluster-down: ## stop it and remove all its state but the binaries
 	@tests/cluster/down.sh
 
 ##@ Parts of the tests
-.PHONY: unit tsan integration e2e fuzz soak skew bench
+.PHONY: test-all broken unit tsan integration e2e compat hub fuzz soak skew bench
+test-all: deps cluster-build ## every test, and a minute of fuzzing each target (an hour)
+	@scripts/test.py --all
+broken: deps cluster-build ## break a promise after another on purpose (tests/gate): a test must see each (BROKEN=skip_a_freeze: this one)
+	@tests/gate/broken.py $(BROKEN)
 unit: deps ## seconds; needs no cluster
-	@scripts/test.sh unit
+	@scripts/test.py unit
 tsan: deps ## the controller runtime's unit tests under ThreadSanitizer (TSAN=-Lease*: without these; a gtest filter)
 	@scripts/build.sh tsan kube_test
 	@build/tsan/tests/unit/kube/kube_test --gtest_brief=1 --gtest_filter='$(or $(TSAN),*)'
-integration: deps cluster-build ## against a real kube-apiserver and etcd on loopback
-	@scripts/test.sh integration
-e2e: deps cluster-build ## on the local cluster
-	@scripts/test.sh e2e
+integration: deps cluster-build ## against a real kube-apiserver and etcd on loopback, also what make test leaves out
+	@scripts/test.py integration
+e2e: deps cluster-build ## all end-to-end tests, on two local clusters
+	@scripts/test.py e2e
+compat: deps cluster-build ## the real software of docs/compatibility.md, also what needs big packages (COMPAT=redis,jvm: these only)
+	@HF_FAULT_POINTS=1 scripts/install-local.sh
+	@HF_INSTALLED=1 HF_HEAVY=1 HF_WORKLOADS=$(COMPAT) python3 -B -m pytest -q -s -p no:cacheprovider tests/e2e/test_compatibility.py
+hub: deps cluster-build ## a real JupyterHub whose servers sleep on the local cluster (jupyterhub/)
+	@HF_FAULT_POINTS=1 scripts/install-local.sh
+	@scripts/hub.sh
 fuzz: deps ## hostile input, a minute each target (FUZZ="600 watch": ten, that target)
 	@scripts/fuzz.sh $(FUZZ)
 soak: deps cluster-build ## hours of drains and faults (SOAK="--minutes 60"); writes bench/results/soak.json
@@ -64,13 +74,14 @@ bench: deps ## BENCH=name: measure afresh (bench/name) and write bench/results/n
 	@bench/$(BENCH)
 
 ##@ Code
-.PHONY: format lint
+.PHONY: format format-check lint
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.c')
-SCRIPTS = $(shell git ls-files | grep -v '^tests/cluster/modules/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
+SCRIPTS = $(shell git ls-files | grep -v '^tests/cluster/components/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
 format: ## clang-format, in place
 	@clang-format-14 -i $(SOURCES)
-lint: ## clang-format (check only), shellcheck, clang-tidy
+format-check: ## clang-format (check only) and shellcheck; make test begins with it
 	@clang-format-14 --dry-run -Werror $(SOURCES)
 	@shellcheck -x -P SCRIPTDIR $(SCRIPTS)
-	@cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DHOLDFAST_BENCH=ON -DHOLDFAST_FUZZ=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+lint: format-check ## the same, and clang-tidy
+	@CC=clang-14 CXX=clang++-14 cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DHOLDFAST_BENCH=ON -DHOLDFAST_FUZZ=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 	@git ls-files '*.cc' | xargs -P2 -n4 clang-tidy-14 --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy

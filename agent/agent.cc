@@ -2,17 +2,24 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+#include <map>
 #include <set>
 #include <thread>
 
+#include "agent/cache.h"
 #include "agent/executor.h"
+#include "agent/gpu_metrics.h"
 #include "agent/host_node.h"
 #include "agent/http_kubelet.h"
+#include "agent/idle.h"
 #include "agent/installer/real_host.h"
 #include "agent/kube_cluster.h"
+#include "agent/landing_memory.h"
 #include "agent/node_label.h"
 #include "agent/restorer.h"
 #include "agent/socket_server.h"
+#include "agent/stopper.h"
 #include "agent/warden.h"
 #include "base/fence.h"
 #include "base/file.h"
@@ -28,9 +35,13 @@ namespace holdfast::agent {
 namespace {
 
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr int kIdleWorkers = 4;                               // a server that hangs holds up one of them
+constexpr Duration kSweepEvery = std::chrono::seconds(2);     // of kept checkpoints
 constexpr Duration kStorePatience = std::chrono::seconds(5);  // of one call; a checkpoint's own work gets until its deadline
 
 std::string Or(const std::string& given, const std::string& otherwise) { return given.empty() ? otherwise : given; }
+
+std::string RuncRoot(const AgentOptions& options) { return Or(options.runc_root, "/run/containerd/runc/k8s.io"); }
 
 Layout LayoutOf(const AgentOptions& options) {
   Layout layout;
@@ -52,7 +63,22 @@ std::unique_ptr<Kubelet> MakeKubelet(const AgentOptions& options, const kube::No
   return std::make_unique<HttpKubelet>(kube::MakeCurlTransport(config), address, root);
 }
 
-Json AnswerQuestion(Restorer& restorer, const Json& question, std::stop_token stop) {
+using RemoteStores = std::map<std::string, std::unique_ptr<storage::RemoteStore>>;
+
+RemoteStores OpenStores(const AgentOptions& options) {
+  RemoteStores stores;
+  for (const api::StoreAddress& address : options.stores) {
+    storage::RemoteStoreOptions store;
+    store.http.url = address.url;
+    store.http.ca_file = options.store_ca_file;
+    store.http.token_file = Or(options.store_token_file, std::string(kServiceAccount) + "/token");
+    store.patience = kStorePatience;
+    stores[address.name] = std::make_unique<storage::RemoteStore>(std::move(store));
+  }
+  return stores;
+}
+
+Json AnswerQuestion(Restorer& restorer, Stopper& stopper, const Json& question, std::stop_token stop) {
   const std::string op = GetString(question, {"op"});
   auto refuse = [](const std::string& why) { return Json{{"action", "refuse"}, {"reason", why}}; };
   if (op == "create") {
@@ -62,6 +88,10 @@ Json AnswerQuestion(Restorer& restorer, const Json& question, std::stop_token st
   if (op == "restored") {
     Result<runtime::RestoreOutcome> outcome = runtime::RestoreOutcome::FromJson(question);
     return outcome.ok() ? restorer.Outcome(*outcome).ToJson() : refuse(outcome.status().message());
+  }
+  if (op == "stop") {
+    Result<runtime::StopQuestion> asked = runtime::StopQuestion::FromJson(question);
+    return asked.ok() ? stopper.Answer(*asked, stop).ToJson() : Json{{"action", "signal"}, {"reason", asked.status().message()}};
   }
   return refuse("unknown question");
 }
@@ -91,6 +121,24 @@ kube::Controller::Reconcile Reconciling(Work work) {
   };
 }
 
+std::string BootId() {
+  std::string id = ReadFile("/proc/sys/kernel/random/boot_id", 256).value_or("");
+  return id.substr(0, id.find('\n'));
+}
+
+double FreePart(const std::string& dir) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(dir, error);
+  return error || space.capacity == 0 ? 0 : static_cast<double>(space.available) / static_cast<double>(space.capacity);
+}
+
+// Of checkpoints that exist. A checkpoint that was made anew has another uid than its manifest.
+std::set<std::string> ManifestsOf(Cluster& cluster) {
+  std::set<std::string> ids;
+  for (const api::Checkpoint& checkpoint : cluster.CachedCheckpoints()) ids.insert({checkpoint.meta.uid, checkpoint.status.manifest_id});
+  return ids;
+}
+
 using Uids = std::vector<std::string>;
 
 // What the journal asks for does not wait for the API server's first list, and goes before what that brings.
@@ -107,6 +155,15 @@ Status Clear(kube::Client& client, const Json& node) {
   HF_RETURN_IF_ERROR(client.Patch(kube::Node::kResource, "", name, kube::PatchType::kMerge, patch).status().With("node " + name));
   LogInfo("the label was removed; holdfast-runc and containerd's entry stay for the pods that run", {{"node", name}});
   return Status::Ok();
+}
+
+// Pods that the controller wants to know about, or does not any more.
+kube::Predicate<kube::Pod> ToBeWatched() {
+  return [](const kube::Pod* old, const kube::Pod* now) {
+    const std::string before = old == nullptr ? "" : old->meta.Annotation(api::kIdleWatch);
+    const std::string after = now == nullptr ? "" : now->meta.Annotation(api::kIdleWatch);
+    return before != after || (!after.empty() && old != nullptr && (old->phase != now->phase || old->meta.uid != now->meta.uid));
+  };
 }
 
 bool Gone(const Status& status) { return status.code() == Code::kNotFound || status.code() == Code::kConflict; }
@@ -127,14 +184,17 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server), Clock::Real(),
                       &metrics.runtime());
   KubeCluster cluster(client, options.node_name, &metrics.runtime());
-  HostNode node(layout, host_pid, Or(options.runc_root, "/run/containerd/runc/k8s.io"));
+  HostNode node(layout, host_pid, RuncRoot(options));
   Journal journal(layout.JournalFolder());
-  storage::RemoteStoreOptions store_options;
-  store_options.http.url = options.store_url;
-  store_options.http.ca_file = options.store_ca_file;
-  store_options.http.token_file = Or(options.store_token_file, std::string(kServiceAccount) + "/token");
-  store_options.patience = kStorePatience;
-  storage::RemoteStore store(store_options);
+  const RemoteStores remote = OpenStores(options);
+  std::map<std::string, storage::Store*> by_name;
+  for (const auto& [name, store] : remote) by_name[name] = store.get();
+  Stores stores(
+      std::move(by_name),
+      [&remote](const std::string& name, MonoTime deadline, std::stop_token token) -> std::unique_ptr<storage::Store> {
+        return remote.at(name)->Within(deadline, std::move(token));
+      },
+      clock);
 
   kube::AdmissionServer pages;
   std::atomic<bool> ready = false;
@@ -150,14 +210,27 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
 
   ExecutorOptions executing;
   executing.node_name = options.node_name;
-  executing.store_name = options.store_name;
   executing.ingest = storage::Ingest;
-  executing.within = [&store](MonoTime deadline, std::stop_token token) -> std::unique_ptr<storage::Store> {
-    return store.Within(deadline, std::move(token));
+  LandingMemory memory(options.landing_memory_bytes, layout);
+  Status opened = memory.Open(host_pid);
+  if (!opened.ok()) LogWarning("no dump lands in memory", {{"error", opened.message()}});
+  executing.memory = &memory;
+  executing.boot_id = BootId();
+  executing.keep_whole_bytes = std::max(executing.keep_whole_bytes, options.cache_bytes);
+  executing.free_part = [&layout] { return FreePart(layout.state + "/landing"); };
+  Cache cache({.max_bytes = options.cache_bytes, .free_part = [&layout] { return FreePart(layout.state); }}, layout, stores, clock);
+  cache.Recover();
+  executing.keep = [&cache](const std::string& landing, const std::string& manifest, const std::string& store) {
+    cache.Adopt(landing, manifest, store);
   };
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(layout.TermFile()));
   executing.admit = [&fence](int64_t term) { return fence->Admit(term); };
-  Executor executor(executing, layout, journal, node, *kubelet, store, cluster, metrics, clock);
+  std::unique_ptr<GpuMetrics> gpus;
+  if (!options.gpu_metrics_url.empty()) gpus = std::make_unique<GpuMetrics>(kube::MakeCurlTransport({}), options.gpu_metrics_url, clock);
+  HostMeter meter(node, RuncRoot(options), gpus.get());
+  IdleWatcher idle({}, layout, meter, cluster, clock);
+  executing.still_idle = [&idle](const kube::Pod& pod) { return idle.StillIdle(pod); };
+  Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, clock);
 
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
   checkpointing.metrics = &metrics.runtime();
@@ -168,12 +241,19 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   restoring.metrics = &metrics.runtime();
   restoring.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::Controller restores(restoring, Reconciling([&](const std::string& key, std::stop_token s) { return restorer->Run(key, s); }));
+  kube::ControllerOptions watching_use{.name = "idle", .workers = kIdleWorkers, .timeout = std::chrono::minutes(1)};
+  watching_use.metrics = &metrics.runtime();
+  kube::Controller idles(watching_use, Reconciling([&](const std::string& key, std::stop_token s) { return idle.Look(key, s); }));
   RestorerOptions restore_options;
   restore_options.node_name = options.node_name;
+  restore_options.boot_id = BootId();
   restore_options.deadline = options.restore_deadline;
   restore_options.fetch = storage::Fetch;
+  restore_options.kept = [&cache](const std::string& id, const std::string& dir, const storage::IngestOptions& o) {
+    return cache.Take(id, dir, o);
+  };
   restore_options.enqueue = [&restores](const std::string& key) { restores.Enqueue(key); };
-  restorer = std::make_unique<Restorer>(restore_options, layout, journal, node, store, cluster, metrics, clock);
+  restorer = std::make_unique<Restorer>(restore_options, layout, journal, node, stores, cluster, metrics, clock);
 
   Result<std::vector<std::string>> unfinished = executor.Recover();
   if (!unfinished.ok()) return unfinished.status().With("the journal");
@@ -186,30 +266,38 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
                                              return uid ? Uids{*uid} : Uids{};
                                            }})));
   restores.AddSource(AtOnce(kube::Watch(cluster.pods(), restores)));
+  idles.AddSource(AtOnce(kube::Watch(cluster.pods(), idles, {.when = ToBeWatched()})));
   // A lock is of no use to anybody once its pod is gone.
   cluster.pods().AddHandler([&layout](const auto& old, const auto& now) {
     const bool gone = old != nullptr && (now == nullptr || old->meta.uid != now->meta.uid);
     if (gone && IsSafeName(old->meta.uid)) unlink(layout.PodLock(old->meta.uid).c_str());
   });
+  Stopper stopper({.enabled = options.on_stop}, layout, cluster, clock);
   SocketServer socket({.path = layout.Socket()},
-                      [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, question, s); });
+                      [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, stopper, question, s); });
   // Before anything else is done here: what was replaced while this node was out of contact must not go on.
   Warden warden({.node_name = options.node_name}, layout, node, cluster, clock);
   std::jthread watching([&](std::stop_token s) { warden.Run(s); });
   HF_RETURN_IF_ERROR(socket.Start());
   HF_RETURN_IF_ERROR(checkpoints.Start());
   HF_RETURN_IF_ERROR(restores.Start());
+  HF_RETURN_IF_ERROR(idles.Start());
   cluster.Start();
   LogInfo("holdfast-agent runs", {{"node", options.node_name}, {"version", HOLDFAST_VERSION}, {"host_pid", host_pid}});
 
   RealHost host(node, options.install_from);
-  Installer installer(
-      host, [&layout](std::string* why) { return NodeIsBusy(layout, why); }, clock);
+  Installer installer(host, [&layout](std::string* why) { return NodeIsBusy(layout, why); }, clock, {.state_dir = layout.state});
   NodeKeeper keeper(installer, cluster, options.node_name, clock);
   std::jthread keeping;
   if (options.install) keeping = std::jthread([&](std::stop_token s) { keeper.Run(s); });
+  MonoTime cache_swept = clock.Mono();
   for (bool swept = false; clock.Sleep(std::chrono::milliseconds(200), stop);) {
     ready = cluster.synced() && (!options.install || keeper.settled());
+    if (cluster.synced() && clock.Mono() - cache_swept >= kSweepEvery) {
+      cache.Sweep(ManifestsOf(cluster));
+      if (!opened.ok() && options.landing_memory_bytes == 0) opened = memory.Open(host_pid);
+      cache_swept = clock.Mono();
+    }
     if (cluster.synced() && !swept) RemoveOldLocks(layout, cluster.PodUids());
     swept = swept || cluster.synced();
   }
@@ -221,8 +309,10 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   socket.Stop();
   checkpoints.Stop();
   restores.Stop();
+  idles.Stop();
   cluster.Stop();
   pages.Stop();
+  memory.Close();
   return Status::Ok();
 }
 

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "api/stores.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "kube/config.h"
@@ -13,7 +15,8 @@ namespace holdfast::agent {
 struct AgentOptions {
   std::string node_name;
   std::string kubeconfig;
-  std::string store_url, store_ca_file, store_token_file, store_name = "default";
+  std::vector<api::StoreAddress> stores;
+  std::string store_ca_file, store_token_file;
   std::string kubelet_ca_file, kubelet_token_file, kubelet_root = "/var/lib/kubelet";
   bool kubelet_insecure = false;
   std::string run_dir, state_dir, runc_root;
@@ -21,8 +24,12 @@ struct AgentOptions {
   bool install = true;
   int host_pid = 0;  // 0: found
   int workers = 4;
+  bool on_stop = false;  // stopper.h
   std::string listen_address = "0.0.0.0";
   int listen_port = 9464;
+  std::string gpu_metrics_url;        // gpu_metrics.h; empty: none
+  uint64_t cache_bytes = 0;           // cache.h; landing folders of so many bytes stay whole, too
+  uint64_t landing_memory_bytes = 0;  // landing_memory.h; 0: dumps land on disk
   Duration restore_deadline = std::chrono::minutes(5);
 };
 

@@ -27,6 +27,8 @@ class Cluster {
   // Sets status.claim by optimistic lock. True: it is `claim` now. False: somebody else has it.
   virtual Result<bool> Claim(const std::string& ns, const std::string& name, const std::string& uid, const api::Claim& claim) = 0;
   virtual Status AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) = 0;
+  // Sets this condition of a pod of our node, by its type; nothing: takes it away. kConflict: the pod of that name is another one now.
+  virtual Status TellCondition(const kube::Pod& pod, const std::string& type, const std::optional<kube::Condition>& condition) = 0;
   // Events, in the background.
   virtual void PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
                         const std::string& note) = 0;

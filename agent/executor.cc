@@ -1,6 +1,9 @@
 #include "agent/executor.h"
 
+#include <algorithm>
+
 #include "agent/preflight.h"
+#include "api/idle.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -11,19 +14,20 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr int64_t kLeastGrace = 5, kMostGrace = 3600;  // s
 constexpr Duration kUntilRenewed = milliseconds(500);
 constexpr size_t kMaxMessage = 4000;  // of a person's patience, and of the journal; the API takes more
 
 }  // namespace
 
-Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, storage::Store& store,
-                   Cluster& cluster, Metrics& metrics, Clock& clock)
+Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, Stores& stores, Cluster& cluster,
+                   Metrics& metrics, Clock& clock)
     : options_(std::move(options)),
       layout_(std::move(layout)),
       journal_(journal),
       node_(node),
       kubelet_(kubelet),
-      store_(store),
+      stores_(stores),
       cluster_(cluster),
       metrics_(metrics),
       clock_(clock) {}
@@ -31,9 +35,12 @@ Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Nod
 Result<std::vector<std::string>> Executor::Recover() {
   std::vector<std::string> damaged, uids;
   HF_ASSIGN_OR_RETURN(std::vector<JournalEntry> entries, journal_.List(&damaged));
-  for (const JournalEntry& entry : entries) {
+  for (JournalEntry& entry : entries) {
     uids.push_back(entry.uid);
     ClaimPod(entry.pod_uid, entry.uid);
+    if (options_.memory != nullptr && entry.place == Place::kMemory && entry.step <= Step::kDumping && !entry.failed()) {
+      options_.memory->Hold(entry.uid, entry.reserved_bytes);
+    }
     LogInfo("resuming a checkpoint", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"step", StepName(entry.step)}});
   }
   // Whether a damaged entry had asked for its commit is unknown, so its pod must not be thawed: two copies could run.
@@ -94,6 +101,9 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
   Result<kube::Pod> pod = cluster_.GetPod(cp.meta.ns, cp.spec.pod_name);
   if (!pod.ok() && pod.status().code() != Code::kNotFound) return pod.status();
   Preflight check = Check(cp, pod.ok() ? &*pod : nullptr, options_.node_name);
+  if (check.reason.empty() && cp.spec.trigger == api::Trigger::kIdle && options_.still_idle) {
+    if (Status idle = options_.still_idle(*pod); !idle.ok()) return Refuse(cp, api::reason::kNotIdle, idle.message());
+  }
   if (check.reason.empty() && !ClaimPod(pod->meta.uid, uid)) {
     check.reason = api::reason::kWaiting;
     check.message = "another checkpoint of this pod is being made";
@@ -111,9 +121,17 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
   entry.pod = cp.spec.pod_name;
   entry.pod_uid = pod->meta.uid;
   entry.final = cp.spec.final;
+  entry.in_cut = !cp.spec.cut.none();
   entry.stock = check.stock;
+  entry.boot_id = options_.boot_id;
   entry.started_at = FormatTime(now);
+  entry.on_stop = cp.spec.trigger == api::Trigger::kStop;
   entry.deadline_unix_ms = NowMs() + std::chrono::duration_cast<milliseconds>(cp.spec.deadline).count();
+  entry.dump_by_unix_ms = entry.deadline_unix_ms;
+  if (entry.on_stop) {
+    const int64_t grace_ms = std::clamp<int64_t>(pod->termination_grace_seconds, kLeastGrace, kMostGrace) * 1000;
+    entry.dump_by_unix_ms = std::min(entry.deadline_unix_ms, NowMs() + grace_ms);
+  }
   entry.containers = check.containers;
   entry.volumes = check.volumes;
   Status written = journal_.Write(entry);
@@ -200,10 +218,17 @@ bool Executor::Cancelled(const JournalEntry& entry) {
 }
 
 runtime::DumpResult Executor::ResultOf(const JournalEntry& entry) const {
-  Result<std::string> text = ReadFile(layout_.Landing(entry.uid) + "/result.json", 1 << 20);
+  Result<std::string> text = ReadFile(LandingOf(entry) + "/result.json", 1 << 20);
   Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
   Result<runtime::DumpResult> result = json.ok() ? runtime::DumpResult::FromJson(*json) : Result<runtime::DumpResult>(json.status());
   if (result.ok()) return *result;
+  if (entry.step >= Step::kCommitAsked) {  // the node was restarted: what was committed says it too
+    Result<std::string> committed = journal_.ReadManifest(entry.uid);
+    Result<storage::Manifest> manifest =
+        committed.ok() ? storage::Manifest::Parse(*committed) : Result<storage::Manifest>(committed.status());
+    result = manifest.ok() ? runtime::DumpResult::FromJson(GetObject(manifest->info, {"result"})) : result;
+    if (result.ok()) return *result;
+  }
   runtime::DumpResult failed;
   failed.reason = api::reason::kDumpFailed;
   failed.message = "result.json cannot be read: " + result.status().message();

@@ -14,31 +14,39 @@
 #include "agent/cluster.h"
 #include "agent/freezer.h"
 #include "agent/journal.h"
+#include "agent/landing_memory.h"
 #include "agent/layout.h"
 #include "agent/metrics.h"
 #include "agent/node.h"
+#include "agent/stores.h"
 #include "storage/store.h"
 
 namespace holdfast::agent {
 
 struct ExecutorOptions {
   std::string node_name;
-  std::string store_name;                        // status.manifest.store
   Duration poll = std::chrono::milliseconds(5);  // of a running dump
   Duration progress_every = std::chrono::seconds(1);
   Duration kept_frozen_every = std::chrono::seconds(1);
-  Duration dump_grace = std::chrono::seconds(10);  // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
+  Duration barrier_every = std::chrono::milliseconds(20);  // a look while the pod stands at its group's barrier
+  Duration dump_grace = std::chrono::seconds(10);          // after the deadline, for holdfast-runc to kill CRIU and thaw by itself
   // Whether the controller's term of leadership still stands (base/fence.h): an assignment of an older one is left alone until the leader
   // of today renews it. Unset: every one does.
   std::function<Status(int64_t term)> admit;
-  // The same store for one checkpoint's work, giving up at a deadline; unset: the store itself. Its own calls are short.
-  std::function<std::unique_ptr<storage::Store>(MonoTime deadline, std::stop_token stop)> within;
+  // Of a pod that is to be checkpointed because it is idle (trigger Idle): is it still? Else why not. Unset: it is.
+  std::function<Status(const kube::Pod& pod)> still_idle;
+  LandingMemory* memory = nullptr;      // where dumps land that fit; null: all land on disk
+  std::string boot_id;                  // of the node, which is another one after a restart; empty: not known
+  uint64_t keep_whole_bytes = 1 << 30;  // of a checkpoint: the files of longer ones are punched while they are stored
+  std::function<double()> free_part;    // of the disk with the landing folders, 0 to 1; unset: there is room
+  // May take over a landing folder that is not needed any more, whole, with what was committed, and where (cache.h). Unset: it is removed.
+  std::function<void(const std::string& landing, const std::string& manifest, const std::string& store)> keep;
   std::function<Result<std::vector<storage::FileEntry>>(const std::string&, storage::Session&, const storage::IngestOptions&)> ingest;
 };
 
 class Executor {
  public:
-  Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, storage::Store& store, Cluster& cluster,
+  Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, Stores& stores, Cluster& cluster,
            Metrics& metrics, Clock& clock);
 
   // Once, before Run: thaws what no journal entry claims. Returns the uids that Run must be called for.
@@ -55,20 +63,30 @@ class Executor {
   Result<Pause> Refuse(const api::Checkpoint& checkpoint, const std::string& reason, const std::string& message);
   Result<Pause> Advance(JournalEntry& entry, std::stop_token stop);
   // dump
+  std::string WorkloadOf(const JournalEntry& entry);
   Result<Pause> StartDump(JournalEntry& entry, std::stop_token stop);
   Result<std::string> AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop);
   Result<Pause> DumpThroughKubelet(JournalEntry& entry, std::stop_token stop);
   Result<Pause> WaitForDump(JournalEntry& entry, std::stop_token stop);
+  Status TendBarrier(const JournalEntry& entry);
   Result<Pause> TakeDumpResult(JournalEntry& entry);
   Result<Pause> AfterDump(JournalEntry& entry);
   Status TakeStockArchive(const JournalEntry& entry, const std::vector<std::string>& archives, int64_t started_unix_ms);
   Result<Pause> DumpLost(JournalEntry& entry);
+  Result<Pause> DumpAgain(JournalEntry& entry);
+  void ChoosePlace(JournalEntry& entry);
+  void DumpIsOver(const JournalEntry& entry);
   // store
   Result<Pause> StoreIt(JournalEntry& entry, std::stop_token stop);
   Result<Pause> AskForCommit(JournalEntry& entry, std::stop_token stop);
   Result<Pause> CommitRefused(JournalEntry& entry, const Status& why);
   Result<Pause> TryReclaim(JournalEntry& entry, const std::string& reason, const std::string& why);
+  storage::Store& StoreOf(const JournalEntry& entry) const { return stores_.Of(entry.store); }
   std::unique_ptr<storage::Store> Within(const JournalEntry& entry, std::stop_token stop);
+  Status Forget(const JournalEntry& entry);
+  std::string ParentOf(const JournalEntry& entry);
+  std::string SentLogOf(const JournalEntry& entry);
+  std::string LostWithTheNode(const JournalEntry& entry) const;
   storage::Manifest MakeManifest(const JournalEntry& entry, std::vector<storage::FileEntry> files);
   // end
   Result<Pause> ReportReady(JournalEntry& entry);
@@ -86,6 +104,7 @@ class Executor {
   int64_t NowMs() const;
   bool Cancelled(const JournalEntry& entry);  // its Checkpoint was deleted
   runtime::DumpResult ResultOf(const JournalEntry& entry) const;
+  std::string LandingOf(const JournalEntry& entry) const { return layout_.Landing(entry.uid, entry.place); }
   bool ClaimPod(const std::string& pod_uid, const std::string& uid);
   void ReleasePod(const std::string& pod_uid, const std::string& uid);
 
@@ -94,7 +113,7 @@ class Executor {
   Journal& journal_;
   Node& node_;
   Kubelet& kubelet_;
-  storage::Store& store_;
+  Stores& stores_;
   Cluster& cluster_;
   Metrics& metrics_;
   Clock& clock_;

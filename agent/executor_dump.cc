@@ -1,6 +1,8 @@
 // The executor's first half: from the intent to a complete landing folder.
 #include <unistd.h>
 
+#include <thread>
+
 #include "agent/archive.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
@@ -19,48 +21,88 @@ constexpr Duration kNothingFrozen = std::chrono::seconds(3);  // this long witho
 
 }  // namespace
 
+// What its checkpoints are kept together by: the owner, with all of its pods.
+std::string Executor::WorkloadOf(const JournalEntry& entry) {
+  Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
+  if (!cp.ok() || cp->status.owner.name.empty()) return "Pod/" + entry.pod;
+  return cp->status.owner.kind.str() + "/" + cp->status.owner.name.str();
+}
+
 Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token stop) {
   // Nothing is frozen for a store that could not take it.
-  Status store = store_.OpenSession(entry.uid, entry.ns).status();
+  Result<std::string> placed = stores_.Open(entry.uid, entry.ns, WorkloadOf(entry), stop);
+  const Status& store = placed.status();
   if (store.code() == Code::kResourceExhausted) return Fail(entry, api::reason::kStoreFull, store.message());
   if (Expired(entry)) {
     return store.ok() ? Fail(entry, api::reason::kDeadline, "the deadline passed before the dump began")
                       : Fail(entry, api::reason::kStoreUnavailable,
                              "the store did not answer until the deadline, nothing was frozen: " + store.message());
   }
+  // Its signal is held back: it does not wait for a store.
+  if (!store.ok() && entry.on_stop) {
+    return Fail(entry, api::reason::kStoreUnavailable, "the store did not answer, nothing was frozen: " + store.message());
+  }
   if (!store.ok()) {
     PatchPhase(entry, api::Phase::kAssigned, "waiting for the store: " + store.message());
     return Pause(std::chrono::seconds(1));
   }
-  HF_RETURN_IF_ERROR(RemoveAll(layout_.Landing(entry.uid)));
+  entry.store = *placed;
+  HF_RETURN_IF_ERROR(layout_.RemoveLanding(entry.uid));
+  HF_RETURN_IF_ERROR(journal_.RemoveSentLog(entry.uid));
+  ChoosePlace(entry);
   if (entry.stock) {
-    HF_RETURN_IF_ERROR(MakeDirs(layout_.Landing(entry.uid)));
+    HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
   } else {
     HF_RETURN_IF_ERROR(WriteIntents(layout_, entry));
+    if (entry.on_stop && AnySignalled(layout_, entry)) {
+      HF_RETURN_IF_ERROR(RemoveIntents(layout_, entry));
+      return Fail(entry, api::reason::kPodGone, "the pod was told to quit before its dump could begin");
+    }
   }
   HF_FAULT_POINT("agent.intent_written");
   HF_RETURN_IF_ERROR(Enter(entry, Step::kDumping));
-  if (!entry.final) {
+  if (!entry.direct()) {
     PatchPhase(entry, api::Phase::kFreezing, "asking the kubelet for a checkpoint");
     return DumpThroughKubelet(entry, stop);
   }
-  Status started = node_.StartDump(entry.uid, layout_.Landing(entry.uid));
+  Status started = node_.StartDump(entry.uid, LandingOf(entry));
   if (!started.ok()) return Fail(entry, api::reason::kDumpFailed, "cannot start the dump: " + started.message());
   HF_FAULT_POINT("agent.frozen");
+  if (entry.in_cut) return Pause();
   PatchPhase(entry, api::Phase::kDumping, "the pod is frozen and being dumped");  // while CRIU works
   return Pause();
 }
 
+// Memory when what the dump may take fits there; a second try goes to disk. Until it is written down, with the next step, a new agent
+// chooses anew, and removes what it finds in either place.
+void Executor::ChoosePlace(JournalEntry& entry) {
+  entry.place = Place::kDisk;
+  entry.reserved_bytes = 0;
+  DumpIsOver(entry);
+  if (options_.memory == nullptr || !options_.memory->enabled() || entry.stock || entry.attempts > 1) return;
+  std::vector<std::string> ids, folders;
+  for (const JournalContainer& c : entry.containers) ids.push_back(c.id);
+  for (const std::string& volume : entry.volumes) folders.push_back(layout_.EmptyDir(entry.pod_uid, volume));
+  Result<uint64_t> bytes = node_.Estimate(ids, folders);
+  if (!bytes.ok()) LogInfo("lands on disk: how much it will be is not known", {{"uid", entry.uid}, {"why", bytes.status().message()}});
+  if (bytes.ok() && options_.memory->Reserve(entry.uid, *bytes, &entry.reserved_bytes)) entry.place = Place::kMemory;
+}
+
+// What it has written is there for all to see; what it has not, it will not write.
+void Executor::DumpIsOver(const JournalEntry& entry) {
+  if (options_.memory != nullptr) options_.memory->Release(entry.uid);
+}
+
 // Blocks until the dump is over, one way or the other.
 Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_token stop) {
-  const std::string landing = layout_.Landing(entry.uid);
-  const int64_t give_up_ms = entry.deadline_unix_ms + std::chrono::duration_cast<milliseconds>(options_.dump_grace).count();
-  MonoTime last_paused = clock_.Mono();
+  const std::string landing = LandingOf(entry);
+  const int64_t give_up_ms = entry.dump_by_unix_ms + std::chrono::duration_cast<milliseconds>(options_.dump_grace).count();
+  MonoTime last_paused = clock_.Mono(), tend_barrier = last_paused;
   while (!Exists(landing + "/result.json")) {
     const bool running = node_.DumpRunning(entry.uid, entry.pod_uid);
     if (Exists(landing + "/result.json")) break;  // it ended between the two looks
     if (!running) {
-      if (entry.final) return DumpLost(entry);
+      if (entry.direct()) return DumpLost(entry);
       // Through the kubelet, and the call was lost with the agent's last process: holdfast-runc may still be at it.
       for (const JournalContainer& c : entry.containers) {
         Result<ContainerState> state = node_.StateOf(c.id);
@@ -73,18 +115,59 @@ Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_tok
       if (!killed.ok()) LogError("cannot kill a dump past its deadline", {{"uid", entry.uid}, {"error", killed.message()}});
       return Fail(entry, api::reason::kDeadline, "the dump was not complete by the deadline and was stopped");
     }
+    if (entry.in_cut && clock_.Mono() >= tend_barrier) {
+      Status stands = TendBarrier(entry);
+      if (!stands.ok()) return Fail(entry, api::reason::kGroupMemberFailed, stands.message());
+      tend_barrier = clock_.Mono() + options_.barrier_every;
+    }
     if (!clock_.Sleep(options_.poll, stop)) return Status(Code::kCancelled, "stopping while a dump runs");
   }
   return TakeDumpResult(entry);
 }
 
+// Says that the pod stands still, and passes the controller's word on. An error: the cut has failed, and the pod is to be thawed. Without
+// an API server there is neither; then holdfast-runc thaws the pod by itself (kBarrierLimit).
+Status Executor::TendBarrier(const JournalEntry& entry) {
+  const std::string landing = LandingOf(entry);
+  Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
+  const bool deleted = cp.status().code() == Code::kNotFound || (cp.ok() && cp->meta.terminating());
+  const bool waits = Exists(landing + "/" + runtime::kFrozenFile) && !Exists(landing + "/" + runtime::kGoFile);
+  // Once it was told to go on, CRIU may be at work, and is not killed for this: what is dumped in vain is dropped.
+  if (waits || (cp.ok() && cp->status.all_frozen_at.empty())) {
+    if (deleted) return Status(Code::kCancelled, "the Checkpoint was deleted before all members of its group were frozen");
+    if (cp.ok() && cp->status.phase == api::Phase::kFailed)
+      return Status(Code::kCancelled, cp->Ready() != nullptr ? cp->Ready()->message : "it failed");
+  }
+  if (!waits || !cp.ok()) return Status::Ok();
+  if (!cp->status.all_frozen_at.empty()) {
+    Status told = WriteFileAtomically(landing + "/" + runtime::kGoFile, "{}");
+    if (!told.ok()) return told.With("the word that all members are frozen");
+    PatchPhase(entry, api::Phase::kDumping, "all members of its group are frozen; it is being dumped");
+    return Status::Ok();
+  }
+  if (!cp->status.frozen_at.empty()) return Status::Ok();
+  HF_FAULT_POINT("agent.at_barrier");
+  Json patch =
+      api::PhasePatch(*cp, api::Phase::kFreezing, api::reason::kInProgress, "frozen, and waits for the rest of its group", clock_.Wall());
+  patch["status"]["startedAt"] = entry.started_at;
+  patch["status"]["barrier"]["frozenAt"] = FormatTime(clock_.Wall());
+  Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
+  if (!patched.ok()) LogWarning("cannot report a frozen pod", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
+  return Status::Ok();
+}
+
 // No result and no dump: the agent, the dump or the node stopped in the middle. Once more, then no more.
 Result<Executor::Pause> Executor::DumpLost(JournalEntry& entry) {
   const std::string said = node_.DumpOutput(entry.uid);
-  if (entry.attempts >= 2 || Expired(entry)) {
+  // What was frozen with the others is thawed now: a second freeze would be of another moment.
+  if (entry.attempts >= 2 || entry.in_cut || Expired(entry)) {
     return Fail(entry, api::reason::kDumpFailed,
                 said.empty() ? "the agent stopped during the dump" : "the dump ended without a result: " + said);
   }
+  return DumpAgain(entry);
+}
+
+Result<Executor::Pause> Executor::DumpAgain(JournalEntry& entry) {
   if (!entry.stock) HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
   entry.attempts += 1;
   return Enter(entry, Step::kIntent).ok() ? Result<Pause>(Pause()) : Result<Pause>(Status(Code::kUnavailable, "cannot write the journal"));
@@ -92,9 +175,17 @@ Result<Executor::Pause> Executor::DumpLost(JournalEntry& entry) {
 
 Result<Executor::Pause> Executor::TakeDumpResult(JournalEntry& entry) {
   const runtime::DumpResult result = ResultOf(entry);
+  DumpIsOver(entry);
+  // It took more than was estimated. What waits for its signal has got it by now, and what was frozen with others goes on with them.
+  if (result.no_space && entry.place == Place::kMemory && !entry.on_stop && !entry.in_cut && !Expired(entry) &&
+      !AnySignalled(layout_, entry)) {
+    LogWarning("a dump found no room in memory; it is made once more, on disk", {{"uid", entry.uid}, {"reserved", entry.reserved_bytes}});
+    return DumpAgain(entry);
+  }
   if (!result.ok) {
     return Fail(entry, result.reason.empty() ? api::reason::kDumpFailed : result.reason, result.message);
   }
+  metrics_.Landed(entry.place);
   metrics_.Dumped(static_cast<double>(result.frozen_ms) / 1e3, static_cast<double>(result.dump_ms) / 1e3,
                   static_cast<double>(result.memory_bytes + result.files_bytes));
   HF_FAULT_POINT("agent.dumped");
@@ -122,7 +213,7 @@ Result<std::string> Executor::AskKubelet(const JournalEntry& entry, const std::s
   std::stop_source enough;
   std::stop_callback forward(stop, [&enough] { enough.request_stop(); });
   std::jthread watching([&](std::stop_token over) {
-    while (!Exists(layout_.Landing(entry.uid) + "/result.json")) {
+    while (!Exists(LandingOf(entry) + "/result.json")) {
       if (!clock_.Sleep(kLookForResult, over)) return;
     }
     if (clock_.Sleep(kAnswerPatience, over)) enough.request_stop();
@@ -132,7 +223,7 @@ Result<std::string> Executor::AskKubelet(const JournalEntry& entry, const std::s
 }
 
 Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::stop_token stop) {
-  const std::string landing = layout_.Landing(entry.uid);
+  const std::string landing = LandingOf(entry);
   const int64_t started_unix_ms = NowMs();
   std::vector<std::string> archives;
   entry.unheard = true;
@@ -172,7 +263,7 @@ Result<Executor::Pause> Executor::DumpThroughKubelet(JournalEntry& entry, std::s
 }
 
 Status Executor::TakeStockArchive(const JournalEntry& entry, const std::vector<std::string>& archives, int64_t started_unix_ms) {
-  const std::string landing = layout_.Landing(entry.uid);
+  const std::string landing = LandingOf(entry);
   runtime::DumpResult result;
   for (size_t i = 0; i < archives.size(); ++i) {
     HF_ASSIGN_OR_RETURN(ArchiveSizes sizes, ExtractKubeletArchive(archives[i], landing + "/" + entry.containers[i].name));

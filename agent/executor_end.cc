@@ -5,6 +5,7 @@
 
 #include "agent/executor.h"
 #include "agent/kubelet_archives.h"
+#include "agent/platform.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -51,7 +52,7 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
     out.name = c.name;
     out.image = c.image;
     out.image_digest = c.image_digest;
-    out.pages = PagesOf(layout_.Landing(entry.uid) + "/" + c.name + "/images");
+    out.pages = PagesOf(LandingOf(entry) + "/" + c.name + "/images");
     out.restorable = !entry.stock;
     if (entry.stock) out.reason = "taken under plain runc: what it changed in its root filesystem is only in rootfs-diff.tar";
     containers.push_back(api::ToJson(out));
@@ -61,13 +62,14 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   Json& status = patch["status"];
   status["startedAt"] = entry.started_at;
   status["completedAt"] = FormatTime(clock_.Wall());
-  status["manifest"] = {{"store", options_.store_name}, {"id", entry.commit.id}, {"digest", entry.commit.digest}};
+  status["manifest"] = {{"store", entry.store}, {"id", entry.commit.id}, {"digest", entry.commit.digest}};
   const Json least = patch;
   status["size"] = api::SizeJson(result.memory_bytes, result.files_bytes, stored);
-  status["timings"] = api::TimingsJson(result.frozen_ms, result.dump_ms, entry.commit.store_ms);
+  status["timings"] = api::TimingsJson(result.frozen_ms, result.dump_ms, entry.commit.store_ms,
+                                       entry.in_cut ? std::optional(result.barrier_ms) : std::nullopt);
   status["summary"] = api::SummaryJson(result.memory_bytes + result.files_bytes, stored);
   status["progress"] = api::ProgressJson(result.memory_bytes + result.files_bytes, result.memory_bytes + result.files_bytes);
-  status["platform"] = node_.Platform();
+  status["platform"] = PlatformOf(node_, layout_, entry);
   status["containers"] = containers;
   Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
   if (patched.code() == Code::kInvalidArgument) {
@@ -90,6 +92,7 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
                                {"uid", entry.uid},
                                {"frozen_ms", result.frozen_ms},
                                {"dump_ms", result.dump_ms},
+                               {"landing", PlaceName(entry.place)},
                                {"store_ms", entry.commit.store_ms},
                                {"new_bytes", stored}});
   return Pause();
@@ -107,9 +110,7 @@ Result<Executor::Pause> Executor::GivenUp(JournalEntry& entry, const api::Checkp
 // Committed, never reported as Ready, so never claimed; and nobody can claim it any more, because the object is gone, or Failed. Its
 // manifest goes too.
 Result<Executor::Pause> Executor::CheckpointDeleted(JournalEntry& entry) {
-  Status deleted = store_.Delete(entry.commit.id.empty() ? entry.uid : entry.commit.id);
-  // Where agents may not delete, the controller does, with the object: without a claim nobody restores from what is left.
-  if (!deleted.ok() && deleted.code() != Code::kPermissionDenied) return deleted;
+  HF_RETURN_IF_ERROR(Forget(entry));
   return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted or given up before it was reported");
 }
 
@@ -163,6 +164,7 @@ Result<Executor::Pause> Executor::Undo(JournalEntry& entry) {
     if (node_.DumpRunning(entry.uid, entry.pod_uid)) HF_RETURN_IF_ERROR(node_.KillDump(entry.uid));
     HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
   }
+  DumpIsOver(entry);
   HF_RETURN_IF_ERROR(Enter(entry, Step::kThawed));
   return Pause();
 }
@@ -181,8 +183,9 @@ Result<Executor::Pause> Executor::ReportFailed(JournalEntry& entry) {
   }
   entry.reported = true;
   HF_RETURN_IF_ERROR(journal_.Write(entry));
-  cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, entry.failure_reason,
-                    "not checkpointed, the pod goes on: " + entry.failure_message);
+  cluster_.PodEvent(
+      true, entry.ns, entry.pod, entry.pod_uid, entry.failure_reason,
+      (entry.on_stop ? "stopped, and its state is not kept: " : "not checkpointed, the pod goes on: ") + entry.failure_message);
   metrics_.Checkpointed(entry.failure_reason);
   return Pause();
 }
@@ -190,13 +193,20 @@ Result<Executor::Pause> Executor::ReportFailed(JournalEntry& entry) {
 Result<Executor::Pause> Executor::Finish(JournalEntry& entry) {
   if (entry.failed()) {
     // What the session holds is garbage already; this only lets the store know sooner.
-    Result<storage::SessionState> state = store_.StateOf(entry.uid);
+    Result<storage::SessionState> state = StoreOf(entry).StateOf(entry.uid);
     if (state.ok() && *state == storage::SessionState::kOpen) {
-      Status aborted = store_.Abort(entry.uid, entry.ns);
+      Status aborted = StoreOf(entry).Abort(entry.uid, entry.ns);
       if (!aborted.ok()) LogWarning("cannot abort a session", {{"uid", entry.uid}, {"error", aborted.message()}});
     }
   }
-  HF_RETURN_IF_ERROR(RemoveAll(layout_.Landing(entry.uid)));
+  if (entry.direct()) node_.DumpRunning(entry.uid, entry.pod_uid);  // an ended child of ours that nobody asks for would stay a zombie
+  const bool restorable = !entry.failed() && !entry.stock && !entry.claimed && !entry.reclaimed;
+  const std::string landing = LandingOf(entry);
+  if (options_.keep && restorable && Exists(landing) && !Exists(journal_.SentLog(entry.uid))) {
+    Result<std::string> manifest = journal_.ReadManifest(entry.uid);
+    if (manifest.ok()) options_.keep(landing, *manifest, entry.store);
+  }
+  HF_RETURN_IF_ERROR(layout_.RemoveLanding(entry.uid));
   if (entry.unheard) {
     const std::optional<std::string> other = CheckpointOf(entry.pod_uid);
     if (other && *other != entry.uid) return Pause(std::chrono::seconds(1));  // the archives may be its

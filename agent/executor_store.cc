@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "agent/executor.h"
+#include "agent/platform.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -15,16 +16,53 @@ namespace {
 
 constexpr int kMaxAttempts = 3;
 constexpr Duration kStoreRetry = std::chrono::milliseconds(500);
+constexpr double kRoomyPart = 0.2;  // of the landing area's disk
 
 bool MayPass(Code code) { return code == Code::kUnavailable || code == Code::kDeadlineExceeded || code == Code::kUnauthenticated; }
 
 }  // namespace
 
-// The store, trying again until this checkpoint's deadline, and never shorter than it takes to try twice.
+// Its store, trying again until this checkpoint's deadline, and never shorter than it takes to try twice.
 std::unique_ptr<storage::Store> Executor::Within(const JournalEntry& entry, std::stop_token stop) {
-  if (!options_.within) return nullptr;
   const Duration left = std::max<Duration>(milliseconds(entry.deadline_unix_ms - NowMs()), std::chrono::seconds(5));
-  return options_.within(clock_.Mono() + left, std::move(stop));
+  return stores_.OfWithin(entry.store, clock_.Mono() + left, std::move(stop));
+}
+
+// What the store has of a Checkpoint that nobody can claim any more. Where agents may not delete, or the store is not known here any more,
+// the controller does it with the object: without a claim nobody restores from what is left.
+Status Executor::Forget(const JournalEntry& entry) {
+  if (!stores_.Has(entry.store)) return Status::Ok();
+  Status deleted = StoreOf(entry).Delete(entry.commit.id.empty() ? entry.uid : entry.commit.id);
+  return deleted.code() == Code::kPermissionDenied ? Status::Ok() : deleted;
+}
+
+// The last checkpoint of the same owner in the same store that this node knows: most of its memory is still the same. None when the store
+// refused a commit for what it lacks: then it is asked for everything.
+std::string Executor::ParentOf(const JournalEntry& entry) {
+  Result<api::Checkpoint> mine = cluster_.CachedCheckpoint(entry.uid);
+  if (!mine.ok() || entry.attempts > 1) return "";
+  const Json owner = api::ToJson(mine->status.owner);
+  std::string parent, made;
+  for (const api::Checkpoint& cp : cluster_.CachedCheckpoints()) {
+    if (cp.status.phase != api::Phase::kReady || cp.meta.ns != mine->meta.ns || api::ToJson(cp.status.owner) != owner) continue;
+    const std::string completed = cp.status.completed_at;
+    if (cp.meta.uid == entry.uid || cp.status.manifest_id.empty() || completed < made || cp.store() != entry.store) continue;
+    made = completed;
+    parent = cp.status.manifest_id;
+  }
+  return parent;
+}
+
+// A small landing folder stays whole, for a successor on this node, unless the disk has little room; one that is not whole any more is read
+// on with its log.
+std::string Executor::SentLogOf(const JournalEntry& entry) {
+  std::string log = journal_.SentLog(entry.uid);
+  if (Exists(log)) return log;
+  const runtime::DumpResult result = ResultOf(entry);
+  const bool small = static_cast<uint64_t>(result.memory_bytes + result.files_bytes) <= options_.keep_whole_bytes;
+  const bool in_memory = entry.place == Place::kMemory && options_.memory != nullptr;
+  const bool roomy = in_memory ? options_.memory->Roomy() : !options_.free_part || options_.free_part() >= kRoomyPart;
+  return small && roomy ? "" : log;
 }
 
 storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<storage::FileEntry> files) {
@@ -35,7 +73,7 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
   manifest.created = FormatTime(clock_.Wall());
   Json containers = Json::array();
   for (const JournalContainer& c : entry.containers)
-    containers.push_back({{"name", c.name}, {"image", c.image}, {"imageDigest", c.image_digest}});
+    containers.push_back({{"name", c.name}, {"image", c.image}, {"imageDigest", c.image_digest}, {"restorable", !entry.stock}});
   manifest.info = {{"pod", entry.pod},
                    {"podUID", entry.pod_uid},
                    {"node", options_.node_name},
@@ -44,16 +82,28 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
                    {"containers", containers},
                    {"volumes", entry.volumes},
                    {"result", ResultOf(entry).ToJson()},
-                   {"platform", node_.Platform()}};
-  if (Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid); cp.ok()) manifest.info["owner"] = api::ToJson(cp->status.owner);
+                   {"platform", PlatformOf(node_, layout_, entry)}};
+  if (Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid); cp.ok()) {
+    manifest.info["owner"] = api::ToJson(cp->status.owner);
+    manifest.info["policy"] = cp->status.policy.str();
+  }
   manifest.files = std::move(files);
   return manifest;
 }
 
+// Nothing of a landing folder is synced (runtime/dump.h): one that was there when the node stopped is not what it was, if it is there.
+std::string Executor::LostWithTheNode(const JournalEntry& entry) const {
+  const bool restarted = NodeRestarted(entry.boot_id, options_.boot_id);
+  if (!restarted && Exists(LandingOf(entry) + "/result.json")) return "";
+  return std::string(restarted ? "the node was restarted" : "the landing folder was lost") +
+         " before the checkpoint was stored; its dump lay in the node's " + PlaceName(entry.place);
+}
+
 Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token stop) {
   if (Cancelled(entry)) return Fail(entry, api::reason::kDumpFailed, "the Checkpoint was deleted before it was complete");
+  if (const std::string lost = LostWithTheNode(entry); !lost.empty()) return Fail(entry, api::reason::kDumpFailed, lost);
   if (Expired(entry)) {
-    Result<storage::SessionState> state = store_.StateOf(entry.uid);
+    Result<storage::SessionState> state = StoreOf(entry).StateOf(entry.uid);
     if (!state.ok() && MayPass(state.status().code())) {
       return Fail(entry, api::reason::kStoreUnavailable, "the store did not answer until the deadline: " + state.status().message());
     }
@@ -73,11 +123,11 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
     return Fail(entry, api::reason::kStoreUnavailable, why.message());
   };
   std::unique_ptr<storage::Store> patient = Within(entry, stop);
-  storage::Store& store = patient != nullptr ? *patient : store_;
+  storage::Store& store = patient != nullptr ? *patient : StoreOf(entry);
   Result<std::unique_ptr<storage::Session>> session = store.OpenSession(entry.uid, entry.ns);
   if (!session.ok()) {
     // A commit that was asked for and never answered is found here when the journal could not be written in between.
-    Result<storage::SessionState> state = store_.StateOf(entry.uid);
+    Result<storage::SessionState> state = StoreOf(entry).StateOf(entry.uid);
     if (state.ok() && *state == storage::SessionState::kCommitted && journal_.ReadManifest(entry.uid).ok()) {
       HF_RETURN_IF_ERROR(Enter(entry, Step::kCommitAsked));
       return Pause();
@@ -91,6 +141,9 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
   std::stop_source give_up;
   storage::IngestOptions ingest;
   ingest.stop = give_up.get_token();
+  ingest.parent = ParentOf(entry);
+  ingest.store = &store;
+  ingest.sent_log = SentLogOf(entry);
   ingest.progress = [&](const storage::Progress& progress) {
     std::lock_guard lock(mutex);
     latest = progress;
@@ -111,7 +164,7 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
         if (!patched.ok()) LogWarning("cannot report progress", {{"uid", entry.uid}, {"error", patched.message()}});
       }
     });
-    files = options_.ingest(layout_.Landing(entry.uid), **session, ingest);
+    files = options_.ingest(LandingOf(entry), **session, ingest);
   }
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is stored");
   if (!files.ok()) return failed(files.status());
@@ -131,7 +184,7 @@ Result<Executor::Pause> Executor::AskForCommit(JournalEntry& entry, std::stop_to
   Result<storage::Manifest> manifest = text.ok() ? storage::Manifest::Parse(*text) : Result<storage::Manifest>(text.status());
   if (!manifest.ok()) return CommitRefused(entry, manifest.status().With("the manifest in the journal"));
   std::unique_ptr<storage::Store> patient = Within(entry, stop);
-  storage::Store& store = patient != nullptr ? *patient : store_;
+  storage::Store& store = patient != nullptr ? *patient : StoreOf(entry);
   Result<std::unique_ptr<storage::Session>> session = store.OpenSession(entry.uid, entry.ns);
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping before the commit");
   if (!session.ok()) return CommitRefused(entry, session.status());
@@ -155,7 +208,7 @@ Result<Executor::Pause> Executor::AskForCommit(JournalEntry& entry, std::stop_to
 Result<Executor::Pause> Executor::CommitRefused(JournalEntry& entry, const Status& why) {
   const std::string reason = why.code() == Code::kResourceExhausted ? api::reason::kStoreFull : api::reason::kStoreUnavailable;
   const std::string message = "the store did not commit: " + why.message();
-  Result<storage::SessionState> state = store_.StateOf(entry.uid);
+  Result<storage::SessionState> state = StoreOf(entry).StateOf(entry.uid);
   if (state.ok() && *state == storage::SessionState::kAborted) return Fail(entry, reason, message);
   if (MayPass(why.code()) && !Expired(entry)) return Pause(kStoreRetry);
   if (why.code() == Code::kInvalidArgument && state.ok() && *state == storage::SessionState::kOpen && entry.attempts < kMaxAttempts) {
@@ -165,8 +218,8 @@ Result<Executor::Pause> Executor::CommitRefused(JournalEntry& entry, const Statu
     return Pause();
   }
   if (state.ok() && *state != storage::SessionState::kCommitted) {
-    if (store_.Abort(entry.uid, entry.ns).ok()) return Fail(entry, reason, message);
-    state = store_.StateOf(entry.uid);
+    if (StoreOf(entry).Abort(entry.uid, entry.ns).ok()) return Fail(entry, reason, message);
+    state = StoreOf(entry).StateOf(entry.uid);
     if (state.ok() && *state == storage::SessionState::kAborted) return Fail(entry, reason, message);
   }
   if (state.ok() && *state == storage::SessionState::kCommitted && MayPass(why.code())) return Pause(kStoreRetry);
@@ -183,8 +236,7 @@ Result<Executor::Pause> Executor::TryReclaim(JournalEntry& entry, const std::str
   }
   if (won.status().code() == Code::kNotFound || won.status().code() == Code::kConflict) {
     // No such Checkpoint any more: nobody can claim it. The manifest, if there is one, must go before the pod goes on.
-    Status deleted = store_.Delete(entry.uid);
-    if (deleted.ok() || deleted.code() == Code::kPermissionDenied) return Fail(entry, reason, why);
+    if (Forget(entry).ok()) return Fail(entry, reason, why);
   }
   const std::string told = "the pod stays frozen: " + why + "; and it could not be claimed back" +
                            (won.ok() ? " because somebody else restores from it" : ": " + won.status().message());

@@ -28,7 +28,7 @@ Status ThawOne(const Layout& layout, Node& node, const std::string& id) {
 }  // namespace
 
 Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
-  const std::string landing = layout.Landing(entry.uid);
+  const std::string landing = layout.Landing(entry.uid, entry.place);
   HF_RETURN_IF_ERROR(MakeDirs(landing));
   runtime::DumpRequest request;
   request.checkpoint_uid = entry.uid;
@@ -36,7 +36,8 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   request.ns = entry.ns;
   request.pod = entry.pod;
   request.final = entry.final;
-  request.deadline_unix_ms = entry.deadline_unix_ms;
+  request.barrier_ms = entry.in_cut ? std::chrono::duration_cast<std::chrono::milliseconds>(kBarrierLimit).count() : 0;
+  request.deadline_unix_ms = entry.dump_by_unix_ms;
   for (const JournalContainer& c : entry.containers) request.containers.push_back({c.name, c.id});
   for (const std::string& volume : entry.volumes) request.volumes.push_back({volume, layout.EmptyDir(entry.pod_uid, volume)});
   HF_RETURN_IF_ERROR(WriteFileAtomically(landing + "/request.json", DumpJson(request.ToJson())));
@@ -50,10 +51,15 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
     intent.container = c.name;
     intent.landing = landing;
     intent.final = entry.final;
-    intent.kubelet = !entry.final;
+    intent.kubelet = !entry.direct();
     HF_RETURN_IF_ERROR(WriteFileAtomically(layout.IntentFile(c.id), DumpJson(intent.ToJson())));
   }
   return Status::Ok();
+}
+
+bool AnySignalled(const Layout& layout, const JournalEntry& entry) {
+  return std::any_of(entry.containers.begin(), entry.containers.end(),
+                     [&](const JournalContainer& c) { return Exists(layout.SignalledFile(c.id)); });
 }
 
 Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry) {

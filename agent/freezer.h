@@ -7,8 +7,15 @@
 
 namespace holdfast::agent {
 
+// So long a frozen pod waits for the rest of its group; then holdfast-runc thaws it, whoever else may be alive.
+inline constexpr std::chrono::seconds kBarrierLimit{30};
+
 // pods/<uid>.json for final ones, request.json, then an Intent for each container. For the dump of holdfast-runc.
 Status WriteIntents(const Layout& layout, const JournalEntry& entry);
+
+// Whether one of its containers was told to quit. Asked after WriteIntents: of two that look at the same time, holdfast-runc with a signal
+// and the agent with a dump, at least one sees the other, so a process that was told to quit is never dumped (runtime/protocol.h).
+bool AnySignalled(const Layout& layout, const JournalEntry& entry);
 
 // Thaws every container of `entry` and removes their intents and the pod's file. Idempotent; a failure says which container stays frozen.
 Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry);

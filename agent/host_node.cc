@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
 #include "agent/spawn.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "runtime/processor.h"
 
 namespace holdfast::agent {
 namespace {
@@ -22,8 +24,13 @@ constexpr char kRunc[] = "/opt/holdfast/bin/holdfast-runc";
 // Where containerd keeps the bundles of what it runs for the kubelet.
 constexpr char kTasks[] = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
 constexpr size_t kMaxSpecBytes = 4 << 20;
+constexpr Duration kThawWithin = std::chrono::seconds(70);  // it may give device memory back to a GPU
+constexpr Duration kMeasureWithin = std::chrono::seconds(3);
 constexpr Duration kDiesWithin = std::chrono::seconds(2);
 constexpr char kCriu[] = "/opt/holdfast/criu/criu";
+constexpr int kMaxWalks = 50;
+constexpr Duration kBetweenWalks = std::chrono::milliseconds(5);
+constexpr size_t kMaxAncestors = 64;
 
 std::string MountNamespace(int pid) {
   char target[64];
@@ -62,12 +69,15 @@ std::string LastWord(const std::string& line) { return line.substr(line.rfind(' 
 
 Result<int> FindNodeProcess() {
   const std::string ours = MountNamespace(getpid());
-  int pid = getpid();
-  for (int steps = 0; steps < 64 && pid > 0; ++steps) {
-    const std::string its = MountNamespace(pid);
-    if (its.empty()) break;
-    if (its != ours) return pid;
-    pid = ParentOf(pid);
+  // What `kubectl exec` starts has a parent that ends at any moment (runc): the last ancestor counts, and only if it is there.
+  for (int walk = 0; walk < kMaxWalks; ++walk, Clock::Real().Sleep(kBetweenWalks, {})) {
+    std::vector<std::pair<int, std::string>> line;  // from us up, each with its namespace
+    for (int pid = getpid(); pid > 0 && line.size() < kMaxAncestors; pid = ParentOf(pid)) line.emplace_back(pid, MountNamespace(pid));
+    auto node = std::find_if(line.begin(), line.end(), [&](const auto& one) { return one.second != ours; });
+    if (node == line.end() || node->second.empty()) continue;
+    const std::string theirs = node->second;
+    while (node + 1 != line.end() && (node + 1)->second == theirs) ++node;
+    if (MountNamespace(node->first) == theirs) return node->first;
   }
   return Status(
       Code::kFailedPrecondition,
@@ -91,6 +101,18 @@ Result<ProcessResult> HostNode::Run(const std::vector<std::string>& argv, Durati
 void HostNode::Reap() {
   std::lock_guard lock(mutex_);
   std::erase_if(children_, [](int pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
+Result<uint64_t> HostNode::Estimate(const std::vector<std::string>& container_ids, const std::vector<std::string>& folders) {
+  std::vector<std::string> argv = {kRunc, "measure", "--root", runc_root_, "--tasks", kTasks};
+  argv.insert(argv.end(), container_ids.begin(), container_ids.end());
+  argv.insert(argv.end(), folders.begin(), folders.end());
+  HF_ASSIGN_OR_RETURN(ProcessResult result, Run(argv, kMeasureWithin));
+  if (result.exit_code != 0) return Status(Code::kUnsupported, FirstLine(result.err));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(result.out));
+  const int64_t bytes = GetInt(json, {"bytes"}, -1);
+  if (bytes < 0) return Status(Code::kDataLoss, "`holdfast-runc measure` is not understood");
+  return static_cast<uint64_t>(bytes);
 }
 
 Status HostNode::StartDump(const std::string& checkpoint_uid, const std::string& landing) {
@@ -124,7 +146,7 @@ Status HostNode::KillDump(const std::string& checkpoint_uid) {
 }
 
 Status HostNode::Resume(const std::string& container_id) {
-  Result<ProcessResult> result = Run({kRunc, "thaw", "--root", runc_root_, container_id});
+  Result<ProcessResult> result = Run({kRunc, "thaw", "--root", runc_root_, container_id}, kThawWithin);
   if (result.ok() && result->exit_code == 0) return Status::Ok();
   Result<ContainerState> state = StateOf(container_id);
   if (state.ok() && *state != ContainerState::kPaused) return Status::Ok();
@@ -220,6 +242,7 @@ Json HostNode::Platform() {
                             : std::string(names.machine) == "aarch64" ? "arm64"
                                                                       : names.machine},
                    {"kernel", names.release}};
+  if (const std::string features = runtime::FeaturesOf(runtime::ReadProcessor()); !features.empty()) platform["cpuFeatures"] = features;
   bool whole = true;
   auto version = [&](const char* key, const std::vector<std::string>& argv) {
     Result<ProcessResult> result = Run(argv);

@@ -10,14 +10,16 @@
 
 namespace holdfast::agent {
 
-// A process outside of our container whose mount namespace is the node's: walking up from us, the first one that is not in our own mount
-// namespace (containerd's shim). Needs hostPID. kFailedPrecondition says how to run the agent.
+// A process outside of our container whose mount namespace is the node's: of our ancestors outside of our own mount namespace, the highest
+// in the namespace of the nearest (the node's process 1, or containerd's shim), which outlives us. Needs hostPID. kFailedPrecondition says
+// how to run the agent.
 Result<int> FindNodeProcess();
 
 class HostNode final : public Node {
  public:
   HostNode(Layout layout, int host_pid, std::string runc_root = "/run/containerd/runc/k8s.io");
 
+  Result<uint64_t> Estimate(const std::vector<std::string>& container_ids, const std::vector<std::string>& folders) override;
   Status StartDump(const std::string& checkpoint_uid, const std::string& landing) override;
   bool DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) override;
   Status KillDump(const std::string& checkpoint_uid) override;

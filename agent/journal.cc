@@ -29,10 +29,17 @@ Json JournalEntry::ToJson() const {
           {"podUID", pod_uid},
           {"step", StepName(step)},
           {"final", final},
+          {"onStop", on_stop},
+          {"inCut", in_cut},
           {"stock", stock},
+          {"landing", PlaceName(place)},
+          {"reservedBytes", reserved_bytes},
+          {"bootID", boot_id},
           {"attempts", attempts},
+          {"store", store},
           {"startedAt", started_at},
           {"deadlineUnixMs", deadline_unix_ms},
+          {"dumpByUnixMs", dump_by_unix_ms},
           {"containers", list},
           {"volumes", volumes},
           {"failureReason", failure_reason},
@@ -60,10 +67,17 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   if (at == kSteps.size()) return Status(Code::kDataLoss, "not a journal entry: unknown step \"" + step + "\"");
   e.step = static_cast<Step>(at);
   e.final = GetBool(json, {"final"});
+  e.on_stop = GetBool(json, {"onStop"});
+  e.in_cut = GetBool(json, {"inCut"});
   e.stock = GetBool(json, {"stock"});
+  e.place = GetString(json, {"landing"}) == PlaceName(Place::kMemory) ? Place::kMemory : Place::kDisk;
+  e.reserved_bytes = static_cast<uint64_t>(GetInt(json, {"reservedBytes"}));
+  e.boot_id = GetString(json, {"bootID"});
   e.attempts = static_cast<int>(GetInt(json, {"attempts"}, 1));
+  e.store = GetString(json, {"store"}, e.store);
   e.started_at = GetString(json, {"startedAt"});
   e.deadline_unix_ms = GetInt(json, {"deadlineUnixMs"});
+  e.dump_by_unix_ms = GetInt(json, {"dumpByUnixMs"}, e.deadline_unix_ms);
   for (const Json& c : GetArray(json, {"containers"})) {
     JournalContainer container{GetString(c, {"name"}), GetString(c, {"id"}), GetString(c, {"image"}), GetString(c, {"imageDigest"})};
     if (!IsSafeName(container.name) || !IsSafeName(container.id))
@@ -121,9 +135,17 @@ Result<std::vector<JournalEntry>> Journal::List(std::vector<std::string>* damage
 Status Journal::Remove(const std::string& uid) {
   if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
   unlink((folder_ + "/" + uid + ".manifest").c_str());
+  unlink(SentLog(uid).c_str());
   if (unlink((folder_ + "/" + uid + ".json").c_str()) != 0 && Exists(folder_ + "/" + uid + ".json")) {
     return Status(Code::kInternal, "cannot remove journal entry " + uid);
   }
+  return SyncDir(folder_);
+}
+
+Status Journal::RemoveSentLog(const std::string& uid) {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  if (!Exists(SentLog(uid))) return Status::Ok();
+  if (unlink(SentLog(uid).c_str()) != 0) return Status(Code::kInternal, "cannot remove " + SentLog(uid));
   return SyncDir(folder_);
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/layout.h"
+#include "api/stores.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -22,6 +24,11 @@ enum class Step {
 };
 std::string_view StepName(Step step);
 
+// By the ids of its boots: then files that nobody synced may be anything. An empty id is not known, and says no.
+inline bool NodeRestarted(const std::string& boot_then, const std::string& boot_now) {
+  return !boot_then.empty() && !boot_now.empty() && boot_then != boot_now;
+}
+
 struct JournalContainer {
   std::string name, id, image, image_digest;
 };
@@ -31,10 +38,17 @@ struct JournalEntry {
   std::string pod, pod_uid;
   Step step = Step::kIntent;
   bool final = false;
-  bool stock = false;  // not under our RuntimeClass: the kubelet's archive is read
+  bool on_stop = false;         // dumped in place of the signal that ends it
+  bool in_cut = false;          // waits, frozen, for the rest of its group
+  bool stock = false;           // not under our RuntimeClass: the kubelet's archive is read
+  Place place = Place::kDisk;   // where it lands, from Dumping on
+  uint64_t reserved_bytes = 0;  // of the memory for dumps, until its dump is over
+  std::string boot_id;          // of the node when it began; empty: not known
   int attempts = 1;
+  std::string store = api::kDefaultStore;  // that has its session, once it is Dumping; entries of before there were several name none
   std::string started_at;
   int64_t deadline_unix_ms = 0;
+  int64_t dump_by_unix_ms = 0;  // sooner than the deadline for a pod that is being stopped: its grace period
   std::vector<JournalContainer> containers;
   std::vector<std::string> volumes;  // names of emptyDirs
   // Set: this checkpoint has failed, and what is left is to undo it and to say so.
@@ -49,6 +63,7 @@ struct JournalEntry {
   bool reclaimed = false;  // the old pod won the claim: it goes on, thawed
   bool unheard = false;    // the kubelet was asked for an archive, and what it made was not taken away
 
+  bool direct() const { return final || in_cut; }  // dumped by holdfast-runc alone, not through the kubelet
   bool failed() const { return !failure_reason.empty(); }
   Json ToJson() const;
   static Result<JournalEntry> FromJson(const Json& json);  // every name checked: the file names it leads to are safe
@@ -61,10 +76,13 @@ class Journal {
   Result<JournalEntry> Read(const std::string& uid) const;  // kNotFound, kDataLoss
   // Entries that cannot be read are reported in `damaged` by file name, and left where they are.
   Result<std::vector<JournalEntry>> List(std::vector<std::string>* damaged = nullptr) const;
-  Status Remove(const std::string& uid);  // with its manifest
+  Status Remove(const std::string& uid);  // with its manifest and its SentLog
   // The manifest as it is given to Commit: a repeated Commit must ask for the very same.
   Status WriteManifest(const std::string& uid, const std::string& text);
   Result<std::string> ReadManifest(const std::string& uid) const;
+  // Where storage::Ingest writes down what it has punched out of the landing folder: while there is one, that folder is not whole.
+  std::string SentLog(const std::string& uid) const { return folder_ + "/" + uid + ".sent"; }
+  Status RemoveSentLog(const std::string& uid);
 
  private:
   std::string folder_;

@@ -89,6 +89,7 @@ Result<std::vector<kube::Pod>> KubeCluster::ListPods() {
   HF_ASSIGN_OR_RETURN(std::vector<Json> items,
                       client_.List(kube::Pod::kResource, {.field_selector = "spec.nodeName=" + node_name_}, Plain()));
   std::vector<kube::Pod> pods;
+  pods.reserve(items.size());
   for (const Json& item : items) pods.push_back(kube::Pod::FromJson(item));
   return pods;
 }
@@ -97,6 +98,7 @@ Result<std::vector<api::Checkpoint>> KubeCluster::ListCheckpoints() {
   HF_ASSIGN_OR_RETURN(std::vector<Json> items,
                       client_.List(api::Checkpoint::kResource, {.field_selector = "status.nodeName=" + node_name_}, Plain()));
   std::vector<api::Checkpoint> checkpoints;
+  checkpoints.reserve(items.size());
   for (const Json& item : items) checkpoints.push_back(api::Checkpoint::FromJson(item));
   return checkpoints;
 }
@@ -151,6 +153,22 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
     if (updated.status().code() != Code::kConflict) return updated.status();
   }
   return Status(Code::kUnavailable, "status.restores of " + ns + "/" + name + " is written by others all the time");
+}
+
+Status KubeCluster::TellCondition(const kube::Pod& pod, const std::string& type, const std::optional<kube::Condition>& condition) {
+  Json list = Json::array();
+  if (condition) {
+    list.push_back({{"type", type},
+                    {"status", condition->status},
+                    {"reason", condition->reason},
+                    {"message", condition->message},
+                    {"lastTransitionTime", condition->last_transition_time}});
+  }
+  const Json intent = {{"apiVersion", "v1"},
+                       {"kind", "Pod"},
+                       {"metadata", {{"name", pod.meta.name}, {"uid", pod.meta.uid}}},
+                       {"status", {{"conditions", list}}}};
+  return applier_.ApplyStatus(kube::Pod::kResource, pod.meta.ns, intent, Plain()).status();
 }
 
 void KubeCluster::Event(bool warning, const kube::ObjectReference& about, const std::string& reason, const std::string& action,

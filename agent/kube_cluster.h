@@ -33,6 +33,7 @@ class KubeCluster final : public Cluster {
   Status PatchStatus(const std::string& ns, const std::string& name, const std::string& uid, const Json& patch) override;
   Result<bool> Claim(const std::string& ns, const std::string& name, const std::string& uid, const api::Claim& claim) override;
   Status AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) override;
+  Status TellCondition(const kube::Pod& pod, const std::string& type, const std::optional<kube::Condition>& condition) override;
   void PodEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,
                 const std::string& note) override;
   void CheckpointEvent(bool warning, const std::string& ns, const std::string& name, const std::string& uid, const std::string& reason,

@@ -12,4 +12,14 @@ Status Layout::Make() const {
   return MakeDirs(run + "/wait", 0755);
 }
 
+Status Layout::RemoveLanding(const std::string& checkpoint_uid) const {
+  HF_RETURN_IF_ERROR(RemoveAll(Landing(checkpoint_uid, Place::kMemory)));
+  return RemoveAll(Landing(checkpoint_uid, Place::kDisk));
+}
+
+Status Layout::RemoveRestore(const std::string& pod_uid) const {
+  HF_RETURN_IF_ERROR(RemoveAll(RestoreMemory(pod_uid)));
+  return RemoveAll(RestoreFolder(pod_uid));
+}
+
 }  // namespace holdfast::agent

@@ -1,5 +1,6 @@
 // holdfast-agent: one process a node. Carries out Checkpoints of its node's pods and restores claimed ones.
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "agent/agent.h"
+#include "agent/doctor.h"
 #include "base/log.h"
 #include "base/time_format.h"
 
@@ -22,6 +24,11 @@ void OnSignal(int) { told_to_stop = true; }
 
 std::string CheckDuration(const std::string& text) {
   return holdfast::ParseDuration(text) ? "" : "\"" + text + "\" is no duration such as 5m or 90s";
+}
+
+std::string CheckUrl(const std::string& text) {
+  return text.starts_with("http://") || text.starts_with("https://") ? ""
+                                                                     : "\"" + text + "\" is no URL such as http://127.0.0.1:9400/metrics";
 }
 
 }  // namespace
@@ -43,13 +50,32 @@ int main(int argc, char** argv) {
   app.add_option("--listen-address", options.listen_address, "of /metrics, /healthz and /readyz")->capture_default_str();
   app.add_option("--listen-port", options.listen_port)->capture_default_str();
   app.add_option("--workers", options.workers, "checkpoints made at the same time")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_flag("--on-stop", options.on_stop, "hold back the signals of pods that something else than a drain stops, and dump them instead");
+  app.add_option(
+         "--cache-bytes", options.cache_bytes,
+         "checkpoints of so many bytes in all stay on this node, for pods that come back to it, while its disk has room; longer ones "
+         "are taken off it while they are stored; 0: none stays")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--landing-memory-bytes", options.landing_memory_bytes,
+                 "of the node's memory in which dumps may land, beside what other programs need; others land on its disk; 0: all do")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option(
+         "--gpu-metrics-url", options.gpu_metrics_url,
+         "http://host:port/metrics of this node's DCGM exporter, with its labels namespace and pod: how much the GPUs of pods are used")
+      ->check(CheckUrl);
   app.add_option("--restore-deadline", restore_deadline, "how long a pod waits for its checkpoint before it starts cold")
       ->check(CheckDuration)
       ->capture_default_str();
-  app.add_option("--store-url", options.store_url, "https://host:port of holdfast-store")->envname("HOLDFAST_STORE_URL");
+  std::vector<std::string> store_urls;
+  app.add_option("--store-url", store_urls,
+                 "https://host:port of holdfast-store; of several, one NAME=URL each: a workload's checkpoints go to one of them, or to "
+                 "the next one while that cannot take them. The name goes into status.manifest.store; of a URL alone it is \"default\"")
+      ->allow_extra_args(false)
+      ->envname("HOLDFAST_STORE_URL");
   app.add_option("--store-ca-file", options.store_ca_file, "that its certificate is verified with; default: the system's");
   app.add_option("--store-token-file", options.store_token_file, "default: the service account's token");
-  app.add_option("--store-name", options.store_name, "goes into status.manifest.store")->capture_default_str();
   app.add_option("--kubelet-ca-file", options.kubelet_ca_file, "that the kubelet's certificate is verified with; default: the cluster's");
   app.add_flag("--kubelet-insecure-skip-verify", options.kubelet_insecure, "for kubelets with self-signed certificates");
   app.add_option("--kubelet-token-file", options.kubelet_token_file, "default: the service account's token");
@@ -60,6 +86,12 @@ int main(int argc, char** argv) {
   app.add_option("--install-from", options.install_from, "folder of the image that becomes the node's /opt/holdfast");
   app.add_flag("--no-install", no_install, "leave the node's programs, containerd and label as they are");
   app.add_option("--host-pid", options.host_pid, "a process in the node's mount namespace; default: found through hostPID");
+  std::string output = "text";
+  CLI::App* doctor = app.add_subcommand("doctor",
+                                        "Says what this node has and lacks, with what to do about it, and changes nothing. Exit status 0:\n"
+                                        "the node can be used. kubectl -n holdfast-system exec ds/holdfast-agent -- holdfast-agent doctor");
+  doctor->add_option("-o,--output", output, "text | json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  doctor->fallthrough();
   CLI11_PARSE(app, argc, argv);
 
   holdfast::LogLevel level;
@@ -75,7 +107,18 @@ int main(int argc, char** argv) {
     if (!done.ok()) holdfast::LogError("uninstall failed", {{"error", done.ToString()}});
     return done.ok() ? 0 : 1;
   }
-  if (options.node_name.empty() || options.store_url.empty()) {
+  if (*doctor && options.node_name.empty()) {
+    std::cerr << "--node-name (or $NODE_NAME) is needed; see --help\n";
+    return 2;
+  }
+  if (*doctor) return holdfast::agent::Doctor(options, {.json = output == "json", .color = isatty(STDOUT_FILENO) != 0});
+  holdfast::Result<std::vector<holdfast::api::StoreAddress>> stores = holdfast::api::ParseStores(store_urls);
+  if (!stores.ok()) {
+    std::cerr << "holdfast-agent: " << stores.status().message() << "\n";
+    return 2;
+  }
+  options.stores = std::move(*stores);
+  if (options.node_name.empty() || options.stores.empty()) {
     std::cerr << "--node-name (or $NODE_NAME) and --store-url are needed; see --help\n";
     return 2;
   }

@@ -34,6 +34,8 @@ struct Metrics::Impl {
                                                           .Name("holdfast_restores_total")
                                                           .Help("Containers that should be restored on this node, by outcome")
                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& dumps =
+      prometheus::BuildCounter().Name("holdfast_dumps_total").Help("Dumps by where they landed: memory or disk").Register(registry);
   prometheus::Histogram& frozen = Seconds(registry, "holdfast_frozen_seconds", "How long containers stood still for a dump");
   prometheus::Histogram& dump = Seconds(registry, "holdfast_dump_seconds", "CRIU's own time for a dump");
   prometheus::Counter& dump_bytes = Count(registry, "holdfast_dump_bytes_total", "Bytes written by dumps");
@@ -51,6 +53,8 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::Checkpointed(const std::string& outcome_reason) { impl_->checkpoints.Add({{"reason", outcome_reason}}).Increment(); }
+
+void Metrics::Landed(Place place) { impl_->dumps.Add({{"landing", PlaceName(place)}}).Increment(); }
 
 void Metrics::Dumped(double frozen_seconds, double dump_seconds, double bytes) {
   impl_->frozen.Observe(frozen_seconds);

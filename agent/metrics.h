@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "agent/layout.h"
+
 namespace holdfast::kube {
 class RuntimeMetrics;
 }
@@ -15,6 +17,7 @@ class Metrics {
   Metrics();
   ~Metrics();
   void Checkpointed(const std::string& outcome_reason);  // Completed, or the reason of a failure
+  void Landed(Place place);                              // a dump that is whole
   void Dumped(double frozen_seconds, double dump_seconds, double bytes);
   void Stored(double seconds, double bytes, double new_bytes);
   void Restored(const std::string& outcome, double seconds);  // Restored | ColdStart | Failed

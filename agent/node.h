@@ -21,6 +21,8 @@ struct NodeContainer {
 class Node {
  public:
   virtual ~Node() = default;
+  // Bytes that a dump of these containers, and of folders beside them, would take now. An error: not known.
+  virtual Result<uint64_t> Estimate(const std::vector<std::string>& container_ids, const std::vector<std::string>& folders) = 0;
   // Starts `holdfast-runc dump <landing>` so that it outlives this process. Its progress is told by DumpRunning and result.json.
   virtual Status StartDump(const std::string& checkpoint_uid, const std::string& landing) = 0;
   // `pod_uid`: a dump that the kubelet asked for holds only the pod's lock.

@@ -1,5 +1,6 @@
 #include "agent/node_label.h"
 
+#include "api/platform.h"
 #include "base/log.h"
 
 namespace holdfast::agent {
@@ -13,9 +14,13 @@ constexpr Duration kTryAgain = std::chrono::seconds(2);
 }  // namespace
 
 Json ReadyIntent(const Json& versions) {
-  Json annotations = versions;
+  Json labels = {{api::kNodeReady, "ready"}}, annotations = versions;
   annotations[kVersion] = HOLDFAST_VERSION;
-  return {{"metadata", {{"labels", {{api::kNodeReady, "ready"}}}, {"annotations", annotations}}}};
+  // Labels, so that pods can ask for a processor, or a checkpoint's successor can avoid one.
+  if (annotations.contains(api::kCpu)) labels[api::kCpu] = annotations[api::kCpu];
+  annotations.erase(api::kCpu);
+  if (annotations.contains(api::kCpuFeatures)) labels[api::kCpuSet] = api::FeatureSet(GetString(annotations, {api::kCpuFeatures}));
+  return {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
 }
 
 Json UnsupportedIntent(const std::string& reason) {
@@ -26,10 +31,11 @@ Json UnsupportedIntent(const std::string& reason) {
 Json UninstalledPatch() {
   Json annotations = Json::object();
   for (const char* key : {kReason, kVersion, "holdfast.dev/runtime-version", "holdfast.dev/runc-version", "holdfast.dev/criu-version",
-                          "holdfast.dev/criu-check"}) {
+                          "holdfast.dev/criu-check", api::kCpuFeatures}) {
     annotations[key] = nullptr;
   }
-  return {{"metadata", {{"labels", {{api::kNodeReady, nullptr}}}, {"annotations", annotations}}}};
+  return {{"metadata",
+           {{"labels", {{api::kNodeReady, nullptr}, {api::kCpu, nullptr}, {api::kCpuSet, nullptr}}}, {"annotations", annotations}}}};
 }
 
 NodeKeeper::NodeKeeper(Installer& installer, KubeCluster& cluster, std::string node_name, Clock& clock)
@@ -42,23 +48,23 @@ void NodeKeeper::Run(std::stop_token stop) {
 
 Duration NodeKeeper::Once(std::stop_token stop) {
   Status installed = installer_.Install(stop);
-  Result<Json> versions = installed.ok() ? installer_.Probe() : Result<Json>(installed);
+  const NodeReport report = installed.ok() ? installer_.Examine() : NodeReport();
+  const Status usable = installed.ok() ? report.status() : installed;
   if (stop.stop_requested()) return kTryAgain;
-  const bool later = versions.status().code() == Code::kUnavailable || versions.status().code() == Code::kDeadlineExceeded;
-  if (!versions.ok() && told_ != versions.status().message()) {
-    told_ = versions.status().message();
+  const bool later = usable.code() == Code::kUnavailable || usable.code() == Code::kDeadlineExceeded;
+  if (!usable.ok() && told_ != usable.message()) {
+    told_ = usable.message();
     LogWarning(later ? "the node is not ready yet" : "the node cannot be used", {{"reason", told_}});
     cluster_.NodeEvent(true, node_name_, later ? "HoldfastWaiting" : "HoldfastUnsupported", told_);
   }
-  if (!versions.ok() && later) return kTryAgain;
-  Status patched =
-      cluster_.ApplyToNode(node_name_, versions.ok() ? ReadyIntent(*versions) : UnsupportedIntent(versions.status().message()));
+  if (!usable.ok() && later) return kTryAgain;
+  Status patched = cluster_.ApplyToNode(node_name_, usable.ok() ? ReadyIntent(report.versions) : UnsupportedIntent(usable.message()));
   if (!patched.ok()) {
     LogWarning("cannot label the node", {{"node", node_name_}, {"error", patched.message()}});
     return kTryAgain;
   }
-  if (versions.ok() && (!settled_ || !told_.empty())) {
-    LogInfo("the node is ready", {{"node", node_name_}, {"versions", *versions}});
+  if (usable.ok() && (!settled_ || !told_.empty())) {
+    LogInfo("the node is ready", {{"node", node_name_}, {"versions", report.versions}});
     told_.clear();
   }
   settled_ = true;

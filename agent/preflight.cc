@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "api/gpu.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -18,27 +19,6 @@ Preflight Refuse(const std::string& reason, const std::string& message) {
   result.reason = reason;
   result.message = message;
   return result;
-}
-
-// The resource of an accelerator, or "".
-std::string Accelerator(const kube::Container& container) {
-  for (const auto* resources : {&container.limits, &container.requests}) {
-    for (const auto& [name, quantity] : *resources) {
-      if (quantity == "0") continue;
-      if (name.starts_with("nvidia.com/") || name.starts_with("amd.com/") || name.starts_with("gpu.intel.com/") ||
-          name.find("gpu") != std::string::npos) {
-        return name;
-      }
-    }
-  }
-  return "";
-}
-
-const kube::ContainerStatus* StatusOf(const kube::Pod& pod, const std::string& container) {
-  for (const kube::ContainerStatus& status : pod.container_statuses) {
-    if (status.name == container) return &status;
-  }
-  return nullptr;
 }
 
 std::string IdOf(const kube::ContainerStatus& status) {
@@ -60,6 +40,12 @@ Preflight CheckPlatform(const api::Checkpoint& checkpoint, const kube::Pod& pod)
     return Refuse(api::reason::kUnsupported,
                   "the pod runs under RuntimeClass \"" + pod.runtime_class + "\"; only \"holdfast\" and runc can be checkpointed");
   }
+  if (!ours && !checkpoint.spec.cut.none()) {
+    return Refuse(api::reason::kUnsupported,
+                  "the pod is a member of group " + checkpoint.spec.cut.group +
+                      " and runs under plain runc, so it cannot be held still for the others; restart it while its owner is annotated "
+                      "holdfast.dev/protect: \"true\"");
+  }
   if (!ours && checkpoint.spec.final) {
     return Refuse(api::reason::kUnsupported,
                   "the pod runs under plain runc, so it cannot be kept frozen; restart it while its owner is annotated "
@@ -68,10 +54,13 @@ Preflight CheckPlatform(const api::Checkpoint& checkpoint, const kube::Pod& pod)
   if (!pod.meta.Annotation("kubernetes.io/config.mirror").empty()) {
     return Refuse(api::reason::kUnsupported, "static pods are started by the kubelet and cannot be restored elsewhere");
   }
-  for (const kube::Container& container : pod.containers) {
-    if (std::string gpu = Accelerator(container); !gpu.empty()) {
-      return Refuse(api::reason::kUnsupported,
-                    "container " + container.name + " uses " + gpu + "; the memory of accelerators cannot be checkpointed on this node");
+  for (const kube::Container* one : pod.LastingContainers()) {
+    const kube::Container& container = *one;
+    const std::string gpu = ours ? api::UnsupportedGpuOf(container) : api::GpuOf(container);
+    if (!gpu.empty()) {
+      return Refuse(api::reason::kUnsupported, "container " + container.name + " uses " + gpu +
+                                                   "; of GPUs, only whole NVIDIA ones (nvidia.com/gpu) of pods with runtimeClassName: "
+                                                   "holdfast can be checkpointed");
     }
   }
   return {};
@@ -86,22 +75,26 @@ Preflight Check(const api::Checkpoint& checkpoint, const kube::Pod* pod, const s
   if (pod->meta.uid != wanted) return Refuse(api::reason::kPodReplaced, who + " has uid " + pod->meta.uid + ", not " + wanted);
   if (pod->node_name != node_name) return Refuse(api::reason::kPodGone, who + " is not on node " + node_name);
   if (pod->phase == "Succeeded" || pod->phase == "Failed") return Refuse(api::reason::kPodGone, who + " has ended (" + pod->phase + ")");
-  if (pod->meta.terminating()) return Refuse(api::reason::kPodGone, who + " is being deleted");
+  const bool on_stop = checkpoint.spec.trigger == api::Trigger::kStop;
+  if (pod->meta.terminating() && !on_stop) return Refuse(api::reason::kPodGone, who + " is being deleted");
+  if (on_stop && !pod->meta.terminating()) return Refuse(api::reason::kWaiting, who + " is not being deleted, as far as is known here");
   if (!IsSafeName(pod->meta.uid) || !IsSafeName(checkpoint.meta.uid)) return Refuse(api::reason::kUnsupported, "a uid is no file name");
   Preflight result = CheckPlatform(checkpoint, *pod);
   if (!result.reason.empty()) return result;
   result.stock = pod->runtime_class != api::kRuntimeClass;
 
+  const std::vector<const kube::Container*> lasting = pod->LastingContainers();
   for (const std::string& name : checkpoint.spec.containers) {
-    bool exists = std::any_of(pod->containers.begin(), pod->containers.end(), [&](const kube::Container& c) { return c.name == name; });
+    bool exists = std::any_of(lasting.begin(), lasting.end(), [&](const kube::Container* c) { return c->name == name; });
     if (!exists) return Refuse(api::reason::kUnsupported, who + " has no container " + name);
   }
-  for (const kube::Container& container : pod->containers) {
+  for (const kube::Container* one : lasting) {
+    const kube::Container& container = *one;
     const auto& chosen = checkpoint.spec.containers;
     const bool sidecar = std::find(kMeshSidecars.begin(), kMeshSidecars.end(), container.name) != kMeshSidecars.end();
     const bool wanted_container = chosen.empty() ? !sidecar : std::find(chosen.begin(), chosen.end(), container.name) != chosen.end();
     if (!wanted_container) continue;
-    const kube::ContainerStatus* status = StatusOf(*pod, container.name);
+    const kube::ContainerStatus* status = pod->StatusOf(container.name);
     if (status != nullptr && status->terminated) {
       return Refuse(api::reason::kUnsupported, "container " + container.name + " has ended and has no memory to keep");
     }
@@ -123,7 +116,7 @@ Preflight Check(const api::Checkpoint& checkpoint, const kube::Pod* pod, const s
 std::string Replaced(const JournalEntry& entry, const kube::Pod& pod) {
   if (pod.meta.uid != entry.pod_uid) return "pod " + entry.ns + "/" + entry.pod + " was replaced during the checkpoint";
   for (const JournalContainer& container : entry.containers) {
-    const kube::ContainerStatus* status = StatusOf(pod, container.name);
+    const kube::ContainerStatus* status = pod.StatusOf(container.name);
     if (status == nullptr || IdOf(*status) != container.id) return "container " + container.name + " was restarted during the checkpoint";
   }
   return "";

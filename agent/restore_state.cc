@@ -9,8 +9,8 @@
 namespace holdfast::agent {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPhases = {"Waiting", "Fetching", "Ready", "Cold"};
-constexpr std::array<std::string_view, 4> kStates = {"Pending", "Trying", "Restored", "Cold"};
+constexpr std::array<std::string_view, 5> kPhases = {"Waiting", "Fetching", "Ready", "Cold", "Failed"};
+constexpr std::array<std::string_view, 5> kStates = {"Pending", "Trying", "Restored", "Cold", "Failed"};
 
 template <class Enum, size_t N>
 bool Read(const std::array<std::string_view, N>& names, const std::string& text, Enum* out) {
@@ -34,7 +34,25 @@ const kube::Container* Named(const std::vector<kube::Container>& containers, con
   return nullptr;
 }
 
+bool MayTryAgain(const RestoreState& state, const RestoreContainer& c) {
+  return state.options.on_failure == api::OnFailure::kRetry || c.attempts < state.options.attempts;
+}
+
+// There is no other try: what the pod's policy says happens then.
+runtime::CreateAnswer GiveUp(const RestoreState& state, RestoreContainer& c, const std::string& why) {
+  if (state.options.on_failure == api::OnFailure::kColdStart) {
+    c.state = ContainerRestore::kCold;
+    return Answer("cold", why);
+  }
+  c.state = ContainerRestore::kFailed;
+  return Answer("refuse", why + MustNotStartCold(state.options));
+}
+
 }  // namespace
+
+std::string MustNotStartCold(const api::RestoreOptions& options) {
+  return " (it does not start cold: restore.onFailure is " + std::string(api::OnFailureName(options.on_failure)) + ")";
+}
 
 Json RestoreState::ToJson() const {
   Json list = Json::object();
@@ -43,7 +61,8 @@ Json RestoreState::ToJson() const {
                   {"attempts", c.attempts},
                   {"id", c.id},
                   {"seconds", c.seconds},
-                  {"message", c.message}};
+                  {"message", c.message},
+                  {"ran", c.ran}};
   }
   return {{"podUID", pod_uid},
           {"namespace", ns},
@@ -56,10 +75,11 @@ Json RestoreState::ToJson() const {
           {"seenUnixMs", seen_unix_ms},
           {"fetchFailures", fetch_failures},
           {"phase", kPhases[static_cast<size_t>(phase)]},
-          {"coldReason", cold_reason},
+          {"coldReason", why},
+          {"options", options.ToJson()},
           {"containers", list},
           {"volumes", volumes},
-          {"established", established},
+          {"bootID", boot_id},
           {"reported", reported}};
 }
 
@@ -70,18 +90,21 @@ Result<RestoreState> RestoreState::FromJson(const Json& json) {
   s.pod = GetString(json, {"pod"});
   s.checkpoint = GetString(json, {"checkpoint"});
   s.checkpoint_uid = GetString(json, {"checkpointUID"});
+  if (!Read(kPhases, GetString(json, {"phase"}), &s.phase)) return Status(Code::kDataLoss, "not a restore state: unknown phase");
+  const bool none_given = s.checkpoint.empty() && s.phase == Phase::kCold;
   for (const std::string* name : {&s.pod_uid, &s.ns, &s.pod, &s.checkpoint}) {
+    if (none_given && name == &s.checkpoint) continue;
     if (!IsSafeName(*name)) return Status(Code::kDataLoss, "not a restore state: a name is missing or unsafe");
   }
-  if (!Read(kPhases, GetString(json, {"phase"}), &s.phase)) return Status(Code::kDataLoss, "not a restore state: unknown phase");
   s.from_node = GetString(json, {"fromNode"});
   s.taken_at = GetString(json, {"takenAt"});
   s.frozen_ms = GetInt(json, {"frozenMs"});
   s.seen_unix_ms = GetInt(json, {"seenUnixMs"});
   s.fetch_failures = static_cast<int>(GetInt(json, {"fetchFailures"}));
-  s.cold_reason = GetString(json, {"coldReason"});
-  s.established = GetString(json, {"established"}, "KeepLoopback");
+  s.why = GetString(json, {"coldReason"});
+  s.options = api::RestoreOptions::FromJson(GetObject(json, {"options"}));
   s.reported = GetBool(json, {"reported"});
+  s.boot_id = GetString(json, {"bootID"});
   for (const auto& [name, c] : GetObject(json, {"containers"}).items()) {
     RestoreContainer out;
     if (!IsSafeName(name) || !Read(kStates, GetString(c, {"state"}), &out.state)) {
@@ -91,6 +114,7 @@ Result<RestoreState> RestoreState::FromJson(const Json& json) {
     out.id = GetString(c, {"id"});
     out.seconds = GetDouble(c, {"seconds"});
     out.message = GetString(c, {"message"});
+    out.ran = GetBool(c, {"ran"});
     s.containers[name] = std::move(out);
   }
   for (const Json& v : GetArray(json, {"volumes"})) {
@@ -114,10 +138,15 @@ Result<RestoreState> RestoreState::Load(const Layout& layout, const std::string&
 }
 
 bool RestoreState::settled() const {
-  if (phase == Phase::kCold) return true;
-  return phase == Phase::kReady && std::all_of(containers.begin(), containers.end(), [](const auto& c) {
-           return c.second.state == ContainerRestore::kRestored || c.second.state == ContainerRestore::kCold;
+  if (phase == Phase::kCold || phase == Phase::kFailed) return true;
+  return phase == Phase::kReady && std::none_of(containers.begin(), containers.end(), [](const auto& c) {
+           return c.second.state == ContainerRestore::kPending || c.second.state == ContainerRestore::kTrying;
          });
+}
+
+bool RestoreState::failed() const {
+  return phase == Phase::kFailed ||
+         std::any_of(containers.begin(), containers.end(), [](const auto& c) { return c.second.state == ContainerRestore::kFailed; });
 }
 
 bool RestoreState::restored() const {
@@ -144,13 +173,16 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
                             const Layout& layout) {
   using Phase = RestoreState::Phase;
   if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
-  if (const kube::Container* init = Named(pod.init_containers, question.container)) {
-    if (init->restart_always) return {Answer("cold", "a sidecar starts anew"), ""};
-    if (state.phase == Phase::kCold) return {Answer("cold", state.cold_reason), ""};
+  const kube::Container* init = Named(pod.init_containers, question.container);
+  const bool sidecar = init != nullptr && init->restart_always;
+  if (init != nullptr && !sidecar) {
+    if (state.phase == Phase::kCold) return {Answer("cold", state.why), ""};
+    if (state.phase == Phase::kFailed) return {Answer("refuse", state.why + MustNotStartCold(state.options)), ""};
     if (state.phase != Phase::kReady) return {};
     return {Answer("skip", "what it prepared is in the checkpoint"), ""};
   }
-  if (Named(pod.containers, question.container) == nullptr) return {Answer("cold", "it is no regular container of the pod"), ""};
+  if (!sidecar && Named(pod.containers, question.container) == nullptr)
+    return {Answer("cold", "it is no regular container of the pod"), ""};
   auto at = state.containers.find(question.container);
   if (at != state.containers.end()) {
     RestoreContainer& c = at->second;
@@ -163,15 +195,18 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
           "container " + question.container + " restarted cold: it had been restored from " + state.checkpoint + " and has ended since"};
     }
     if (c.state == ContainerRestore::kCold) return {Answer("cold", "restoring failed: " + c.message), ""};
+    if (c.state == ContainerRestore::kFailed)
+      return {Answer("refuse", "restoring failed: " + c.message + MustNotStartCold(state.options)), ""};
   }
-  if (state.phase == Phase::kCold) return {Answer("cold", state.cold_reason), ""};
+  if (state.phase == Phase::kCold) return {Answer("cold", state.why), ""};
+  if (state.phase == Phase::kFailed) return {Answer("refuse", state.why + MustNotStartCold(state.options)), ""};
   if (state.phase != Phase::kReady) return {};
   if (at == state.containers.end()) return {Answer("cold", "it is not in the checkpoint"), ""};
   RestoreContainer& c = at->second;
-  if (c.attempts >= kRestoreAttempts) {  // the outcome of the last try was lost
-    c.state = ContainerRestore::kCold;
-    return {Answer("cold", "restoring failed: " + c.message),
-            "container " + question.container + " starts cold after " + std::to_string(c.attempts) + " failed restores"};
+  if (!MayTryAgain(state, c)) {  // the outcome of the last try was lost
+    runtime::CreateAnswer answer = GiveUp(state, c, "restoring failed: " + c.message);
+    if (c.state != ContainerRestore::kCold) return {answer, ""};
+    return {answer, "container " + question.container + " starts cold after " + std::to_string(c.attempts) + " failed restores"};
   }
   c.attempts += 1;
   c.state = ContainerRestore::kTrying;
@@ -179,10 +214,14 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
   runtime::CreateAnswer answer = Answer("restore", "");
   answer.dir = layout.RestoreFolder(state.pod_uid);
   answer.container = question.container;
-  answer.established = state.established;
+  answer.established = api::EstablishedName(state.options.established);
   // Volumes go back before the first process sees them, and never again after one may have written to them.
   answer.first = std::none_of(state.containers.begin(), state.containers.end(),
                               [](const auto& other) { return other.second.state == ContainerRestore::kRestored; });
+  answer.more = std::any_of(state.containers.begin(), state.containers.end(), [&](const auto& other) {
+    return other.first != question.container &&
+           (other.second.state == ContainerRestore::kPending || other.second.state == ContainerRestore::kTrying);
+  });
   for (const kube::Volume& volume : pod.volumes) {
     if (volume.type == "emptyDir" && std::find(state.volumes.begin(), state.volumes.end(), volume.name) != state.volumes.end()) {
       answer.volumes.push_back({volume.name, layout.EmptyDir(state.pod_uid, volume.name)});
@@ -209,15 +248,15 @@ runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreO
   }
   c.message = outcome.message.substr(0, 1000);
   if (outcome.ran) {
-    c.state = ContainerRestore::kCold;
-    return Answer("cold", "restoring failed: " + c.message);
+    c.ran = true;
+    return GiveUp(state, c, "restoring failed: " + c.message);
   }
-  if (c.attempts < kRestoreAttempts) {
-    c.state = ContainerRestore::kPending;
-    return Answer("refuse", "restore " + std::to_string(c.attempts) + " of " + std::to_string(kRestoreAttempts) + " failed: " + c.message);
-  }
-  c.state = ContainerRestore::kCold;
-  return Answer("cold", "restoring failed " + std::to_string(c.attempts) + " times: " + c.message);
+  const std::string tries = std::to_string(c.attempts);
+  if (!MayTryAgain(state, c)) return GiveUp(state, c, "restoring failed " + tries + " times: " + c.message);
+  c.state = ContainerRestore::kPending;
+  const bool last_known = state.options.on_failure != api::OnFailure::kRetry;
+  return Answer("refuse",
+                "restore " + tries + (last_known ? " of " + std::to_string(state.options.attempts) : "") + " failed: " + c.message);
 }
 
 }  // namespace holdfast::agent

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/layout.h"
+#include "api/restore_policy.h"
 #include "base/json.h"
 #include "kube/objects.h"
 #include "runtime/protocol.h"
@@ -19,6 +20,7 @@ enum class ContainerRestore {
   kTrying,    // holdfast-runc was told to restore it and has not said how it went
   kRestored,  // once; every later create of it starts cold
   kCold,
+  kFailed,  // for good, and its policy does not let it start cold
 };
 
 struct RestoreContainer {
@@ -27,10 +29,11 @@ struct RestoreContainer {
   std::string id;  // of the last try
   double seconds = 0;
   std::string message;  // of the last failure
+  bool ran = false;     // kFailed: its processes may have run for a moment
 };
 
 struct RestoreState {
-  enum class Phase { kWaiting, kFetching, kReady, kCold };
+  enum class Phase { kWaiting, kFetching, kReady, kCold, kFailed };
   std::string pod_uid, ns, pod;
   std::string checkpoint, checkpoint_uid;  // the uid once status.claim gave it to this pod
   std::string from_node, taken_at;
@@ -38,10 +41,11 @@ struct RestoreState {
   int64_t seen_unix_ms = 0;
   int fetch_failures = 0;
   Phase phase = Phase::kWaiting;
-  std::string cold_reason;
+  std::string why;  // kCold, kFailed
+  api::RestoreOptions options;
   std::map<std::string, RestoreContainer> containers;  // the restorable ones of the checkpoint; known from kReady on
   std::vector<std::string> volumes;                    // names of the checkpoint's emptyDirs
-  std::string established = "KeepLoopback";
+  std::string boot_id;                                 // of the node when its files came here, unsynced; empty: not known
   bool reported = false;
 
   Json ToJson() const;
@@ -49,12 +53,14 @@ struct RestoreState {
   Status Save(const Layout& layout) const;
   static Result<RestoreState> Load(const Layout& layout, const std::string& pod_uid);
 
-  bool settled() const;    // every container was restored or started cold
-  bool restored() const;   // settled, and none of them cold
+  bool settled() const;    // every container was restored, started cold, or failed for good
+  bool restored() const;   // settled, and none of them otherwise
+  bool failed() const;     // settled, and the pod must not start cold
   double seconds() const;  // the longest restore
 };
 
-inline constexpr int kRestoreAttempts = 3;
+// Why a pod whose restore failed does not run at all, to be put behind what failed.
+std::string MustNotStartCold(const api::RestoreOptions& options);
 
 // True when the pod asks for a restore: our RuntimeClass and a plausible annotation. It is not an authority yet.
 bool AsksForRestore(const kube::Pod& pod);

@@ -3,9 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
+#include "agent/platform.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -34,13 +37,13 @@ std::optional<Duration> Done() { return std::nullopt; }
 
 }  // namespace
 
-Restorer::Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, storage::Store& store, Cluster& cluster,
-                   Metrics& metrics, Clock& clock)
+Restorer::Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, Stores& stores, Cluster& cluster, Metrics& metrics,
+                   Clock& clock)
     : options_(std::move(options)),
       layout_(std::move(layout)),
       journal_(journal),
       node_(node),
-      store_(store),
+      stores_(stores),
       cluster_(cluster),
       metrics_(metrics),
       clock_(clock) {}
@@ -55,20 +58,30 @@ std::vector<std::string> Restorer::Recover() {
     const std::string uid = state_file ? name.substr(0, name.size() - 5) : name;
     if (!state_file) {
       if (Exists(layout_.RestoreFile(uid))) continue;
-      Status removed = RemoveAll(layout_.RestoreFolder(uid));
+      Status removed = layout_.RemoveRestore(uid);
       if (!removed.ok()) LogWarning("cannot remove an old restore folder", {{"pod_uid", uid}, {"error", removed.message()}});
       continue;
     }
     Result<RestoreState> state = RestoreState::Load(layout_, uid);
     if (!state.ok()) {
       LogError("a restore state cannot be read", {{"file", name}, {"error", state.status().message()}});
+      if (!IsSafeName(uid) || Exists(layout_.KubeletPod(uid))) continue;
+      Status removed = layout_.RemoveRestore(uid);
+      if (removed.ok()) removed = RemoveAll(layout_.RestoreFile(uid));
+      if (!removed.ok()) LogWarning("cannot remove what a pod that is gone left", {{"pod_uid", uid}, {"error", removed.message()}});
       continue;
     }
     auto record = std::make_shared<Record>();
     record->state = std::move(*state);
+    FetchAfterRestart(record->state);
     keys.push_back(record->state.ns + "/" + record->state.pod);
     std::lock_guard lock(mutex_);
     records_[uid] = record;
+  }
+  for (const std::string& uid : ListDir(layout_.Memory() + "/restore").value_or({})) {
+    if (Exists(layout_.RestoreFile(uid))) continue;
+    Status removed = RemoveAll(layout_.RestoreMemory(uid));
+    if (!removed.ok()) LogWarning("cannot remove an old restore folder", {{"pod_uid", uid}, {"error", removed.message()}});
   }
   names = ListDir(layout_.run + "/wait");
   for (const std::string& uid : names.ok() ? *names : std::vector<std::string>{}) {
@@ -78,6 +91,20 @@ std::vector<std::string> Restorer::Recover() {
     if (!removed.ok()) LogWarning("cannot remove an old wait folder", {{"pod_uid", uid}, {"error", removed.message()}});
   }
   return keys;
+}
+
+// What lay in memory is gone when the node was restarted, and what lay on its disk was not synced: it is fetched again, which keeps of the
+// latter what is still as it was.
+void Restorer::FetchAfterRestart(RestoreState& state) {
+  const std::string folder = layout_.RestoreFolder(state.pod_uid);
+  std::error_code error;
+  const bool gone = std::filesystem::is_symlink(folder, error) && !Exists(folder);
+  const bool waits = std::all_of(state.containers.begin(), state.containers.end(),
+                                 [](const auto& c) { return c.second.state == ContainerRestore::kPending; });
+  if (state.phase != Phase::kReady || !waits || !(gone || NodeRestarted(state.boot_id, options_.boot_id))) return;
+  state.phase = Phase::kWaiting;
+  Status saved = state.Save(layout_);
+  if (!saved.ok()) LogWarning("cannot write a restore state", {{"pod", state.pod}, {"error", saved.message()}});
 }
 
 Restorer::RecordPtr Restorer::Find(const std::string& pod_uid) {
@@ -100,9 +127,11 @@ Restorer::RecordPtr Restorer::For(const kube::Pod& pod) {
     state.pod = pod.meta.name;
     state.checkpoint = pod.meta.Annotation(api::kRestore);
     state.seen_unix_ms = NowMs();
+    Result<Json> options = ParseJson(pod.meta.Annotation(api::kRestoreOptions));
+    if (options.ok()) state.options = api::RestoreOptions::FromJson(*options);
     if (WasLetGoCold(pod)) {
       state.phase = Phase::kCold;
-      state.cold_reason = "no checkpoint was given to this pod";
+      state.why = "no checkpoint was given to this pod";
       state.reported = true;  // by the controller, which let it go
     }
   }
@@ -110,7 +139,7 @@ Restorer::RecordPtr Restorer::For(const kube::Pod& pod) {
   Status saved = record->state.Save(layout_);
   if (!saved.ok()) LogError("cannot write a restore state", {{"pod", pod.meta.Key()}, {"error", saved.message()}});
   if (record->state.phase == Phase::kCold) {
-    Tell(*record, "cold", record->state.cold_reason);
+    Tell(*record, "cold", record->state.why);
     return record;
   }
   Tell(*record, "waiting", "checkpoint " + record->state.checkpoint);
@@ -144,12 +173,13 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
     reported = record->state.reported;
     if (record->wait_state.empty()) {  // this process has not written it yet
       if (phase == Phase::kReady) Tell(*record, "ready", "");
-      if (phase == Phase::kCold) Tell(*record, "cold", record->state.cold_reason);
+      if (phase == Phase::kCold) Tell(*record, "cold", record->state.why);
+      if (phase == Phase::kFailed) Tell(*record, "waiting", record->state.why + MustNotStartCold(record->state.options));
     }
   }
   if (!settled) return known ? Done() : Later(options_.again);
   if (!reported) HF_RETURN_IF_ERROR(Report(*record));
-  HF_RETURN_IF_ERROR(RemoveAll(layout_.RestoreFolder(pod->meta.uid)));
+  HF_RETURN_IF_ERROR(layout_.RemoveRestore(pod->meta.uid));
   // holdfast-wait may still have to read that it need not wait any longer.
   bool waited = phase == Phase::kReady;
   for (const kube::ContainerStatus& status : pod->container_statuses) waited = waited || status.running || status.terminated;
@@ -161,18 +191,12 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
 // From "seen" to "its images are here", a step at a time.
 Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Pod& pod, std::stop_token stop) {
   const int64_t waited_ms = NowMs() - record.state.seen_unix_ms;  // written once, before this record was shared
-  const bool late = milliseconds(waited_ms) >= options_.deadline;
+  const bool late = milliseconds(waited_ms) >= options_.deadline && record.state.options.on_failure != api::OnFailure::kRetry;
   const std::string name = pod.meta.Annotation(api::kRestore);
   Result<api::Checkpoint> cp = cluster_.GetCheckpoint(pod.meta.ns, name);
-  if (cp.status().code() == Code::kNotFound) {
-    GoCold(record, "checkpoint " + name + " does not exist");
-    return Later(Duration(0));
-  }
+  if (cp.status().code() == Code::kNotFound) return GiveUp(record, "checkpoint " + name + " does not exist");
   if (!cp.ok()) {
-    if (late) {
-      GoCold(record, "checkpoint " + name + " could not be read from the API server: " + cp.status().message());
-      return Later(Duration(0));
-    }
+    if (late) return GiveUp(record, "checkpoint " + name + " could not be read from the API server: " + cp.status().message());
     return Later(options_.again);
   }
   if (!cp->status.claim || cp->status.claim->pod_uid != pod.meta.uid) {
@@ -181,22 +205,17 @@ Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Po
       Tell(record, "waiting", "checkpoint " + name + " is not given to this pod yet");
       return Later(options_.again);
     }
-    GoCold(record, "checkpoint " + name + " was not given to this pod" +
-                       (cp->status.claim ? " but to " + cp->status.claim->pod_name : std::string()) + " (status.claim)");
-    return Later(Duration(0));
+    return GiveUp(record, "checkpoint " + name + " was not given to this pod" +
+                              (cp->status.claim ? " but to " + cp->status.claim->pod_name : std::string()) + " (status.claim)");
   }
   if (cp->status.phase == api::Phase::kReady) {
-    if (late) {
-      GoCold(record, "checkpoint " + name + " was not here in time");
-      return Later(Duration(0));
-    }
+    if (late) return GiveUp(record, "checkpoint " + name + " was not here in time");
     return Bring(record, pod, *cp, stop);
   }
   if (cp->status.phase == api::Phase::kFailed || cp->status.phase == api::Phase::kDeleting || late) {
     const api::Condition* ready = cp->Ready();
-    GoCold(record, "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)) +
-                       (ready != nullptr && !ready->message.empty() ? ": " + ready->message : std::string()));
-    return Later(Duration(0));
+    return GiveUp(record, "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)) +
+                              (ready != nullptr && !ready->message.empty() ? ": " + ready->message : std::string()));
   }
   std::lock_guard lock(record.mutex);
   Tell(record, "waiting", "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)));
@@ -206,8 +225,10 @@ Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Po
 Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& cp, std::stop_token stop) {
   const std::string dir = layout_.RestoreFolder(pod.meta.uid);
   if (!IsSafeName(cp.meta.uid) || !IsSafeName(cp.status.manifest_id)) {
-    GoCold(record, "checkpoint " + cp.meta.name + " names no manifest");
-    return Later(Duration(0));
+    return GiveUp(record, "checkpoint " + cp.meta.name + " names no manifest");
+  }
+  if (const std::string unfit = Unfit(cp, node_.Platform()); !unfit.empty()) {
+    return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored here: " + unfit);
   }
   {
     std::lock_guard lock(record.mutex);
@@ -217,7 +238,7 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
     Tell(record, "fetching", "");
   }
   const MonoTime began = clock_.Mono();
-  Status here = TakeFromLanding(cp.meta.uid, dir);
+  Status here = TakeFromLanding(cp.meta.uid, pod.meta.uid);
   if (!here.ok()) {
     storage::IngestOptions fetch;
     fetch.stop = stop;
@@ -233,7 +254,11 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
       const bool last_part = SecondsLeft(progress, clock_.Mono() - began) <= kLastPartSeconds;
       Tell(record, last_part ? "ready" : "fetching", "", static_cast<int64_t>(progress.bytes), static_cast<int64_t>(progress.total));
     };
-    here = options_.fetch(store_, cp.status.manifest_id, dir, fetch);
+    if (options_.kept) here = options_.kept(cp.status.manifest_id, dir, fetch);
+    if (!here.ok() && !stop.stop_requested()) {
+      const std::string store = cp.store();
+      here = stores_.Has(store) ? options_.fetch(stores_.Of(store), cp.status.manifest_id, dir, fetch) : Stores::Missing(store);
+    }
   }
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
   HF_FAULT_POINT("agent.fetched");
@@ -248,10 +273,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
         failures = ++record.state.fetch_failures;
         HF_RETURN_IF_ERROR(record.state.Save(layout_));
       }
-      if (failures >= kFetchAttempts) {
-        GoCold(record, "checkpoint " + cp.meta.name + " could not be fetched: " + here.message());
-        return Later(Duration(0));
-      }
+      if (failures >= kFetchAttempts) return GiveUp(record, "checkpoint " + cp.meta.name + " could not be fetched: " + here.message());
+    } else {
+      std::lock_guard lock(record.mutex);
+      Tell(record, "fetching", here.message());
     }
     return Later(options_.again);
   }
@@ -261,10 +286,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   Status read = ReadLayout(record.state, cp);
   if (!read.ok()) {
     lock.unlock();
-    GoCold(record, "checkpoint " + cp.meta.name + " cannot be restored: " + read.message());
-    return Later(Duration(0));
+    return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored: " + read.message());
   }
   record.state.phase = Phase::kReady;
+  record.state.boot_id = options_.boot_id;
   HF_RETURN_IF_ERROR(record.state.Save(layout_));
   Tell(record, "ready", "");
   record.changed.notify_all();
@@ -299,7 +324,6 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
     Result<runtime::DumpRequest> request =
         request_json.ok() ? runtime::DumpRequest::FromJson(*request_json) : Result<runtime::DumpRequest>(request_json.status());
     if (!request.ok()) return request.status();
-    state.established = request->established;
     state.volumes.clear();
     for (const runtime::DumpVolume& volume : request->volumes) state.volumes.push_back(volume.name);
   }

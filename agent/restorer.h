@@ -15,23 +15,28 @@
 #include "agent/metrics.h"
 #include "agent/node.h"
 #include "agent/restore_state.h"
+#include "agent/stores.h"
 #include "storage/store.h"
 
 namespace holdfast::agent {
 
 struct RestorerOptions {
   std::string node_name;
+  std::string boot_id;                               // ExecutorOptions
   Duration deadline = std::chrono::minutes(5);       // from the moment that the pod is seen; then it starts cold and says so
   Duration claim_within = std::chrono::seconds(60);  // a claim that is not this pod's by then never will be
   Duration answer_within = std::chrono::seconds(8);  // below holdfast-runc's own limit of 10 s
   Duration again = std::chrono::milliseconds(500);
+  Duration retry_pause = std::chrono::seconds(10);  // before what failed for good is tried all the same (restore.onFailure: Retry)
   std::function<Status(storage::Store&, const std::string&, const std::string&, const storage::IngestOptions&)> fetch;
+  // The same from this node, whole and verified (cache.h); kNotFound: it has to be fetched. Unset: nothing is kept here.
+  std::function<Status(const std::string& manifest, const std::string& dir, const storage::IngestOptions&)> kept;
   std::function<void(const std::string& pod_key)> enqueue;  // asks for a Run soon
 };
 
 class Restorer {
  public:
-  Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, storage::Store& store, Cluster& cluster, Metrics& metrics,
+  Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, Stores& stores, Cluster& cluster, Metrics& metrics,
            Clock& clock);
 
   // Once, before anything else: reads the states that an earlier process left. Returns the keys of their pods.
@@ -47,6 +52,7 @@ class Restorer {
     std::condition_variable_any changed;
     RestoreState state;
     std::string wait_state;  // as last written
+    std::string told_why;    // why it is tried again, as last told in an event
   };
   using RecordPtr = std::shared_ptr<Record>;
 
@@ -54,9 +60,10 @@ class Restorer {
   RecordPtr For(const kube::Pod& pod);
   Result<std::optional<Duration>> Prepare(Record& record, const kube::Pod& pod, std::stop_token stop);
   Result<std::optional<Duration>> Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& checkpoint, std::stop_token stop);
-  Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& dir);
+  void FetchAfterRestart(RestoreState& state);
+  Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& pod_uid);
   Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);
-  void GoCold(Record& record, const std::string& reason);
+  Result<std::optional<Duration>> GiveUp(Record& record, const std::string& why);
   bool WasRestored(const RestoreState& state, const std::string& container) const;
   Result<bool> FindLostOutcomes(Record& record);
   Status Report(Record& record);
@@ -68,7 +75,7 @@ class Restorer {
   const Layout layout_;
   Journal& journal_;
   Node& node_;
-  storage::Store& store_;
+  Stores& stores_;
   Cluster& cluster_;
   Metrics& metrics_;
   Clock& clock_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "agent/restorer.h"
 #include "base/fault_point.h"
@@ -66,7 +67,9 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
       if (s.phase == Phase::kReady)
         Tell(*record, "ready", "");
       else if (s.phase == Phase::kCold)
-        Tell(*record, "cold", s.cold_reason);
+        Tell(*record, "cold", s.why);
+      else if (s.phase == Phase::kFailed)
+        Tell(*record, "waiting", s.why + MustNotStartCold(s.options));
       else
         Tell(*record, "waiting", "checkpoint " + s.checkpoint);
     }
@@ -152,17 +155,34 @@ runtime::CreateAnswer Restorer::Outcome(const runtime::RestoreOutcome& outcome) 
   return answer;
 }
 
-void Restorer::GoCold(Record& record, const std::string& reason) {
+// The images will not come. What happens then is what the pod's policy says: a cold start, no start at all, or the same once more.
+Result<std::optional<Duration>> Restorer::GiveUp(Record& record, const std::string& why) {
   std::lock_guard lock(record.mutex);
-  record.state.phase = Phase::kCold;
-  record.state.cold_reason = reason;
-  Status saved = record.state.Save(layout_);
-  if (!saved.ok()) LogError("cannot write a restore state", {{"pod", record.state.pod}, {"error", saved.message()}});
-  Tell(record, "cold", reason);
+  RestoreState& s = record.state;
+  const api::OnFailure on_failure = s.options.on_failure;
+  LogWarning("a restore failed",
+             {{"pod", s.ns + "/" + s.pod}, {"checkpoint", s.checkpoint}, {"reason", why}, {"on_failure", api::OnFailureName(on_failure)}});
+  if (on_failure == api::OnFailure::kRetry) {
+    s.phase = Phase::kWaiting;
+    s.fetch_failures = 0;
+    HF_RETURN_IF_ERROR(s.Save(layout_));
+    Tell(record, "waiting", why + "; trying again");
+    if (record.told_why != why) {
+      record.told_why = why;
+      cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "RestoreFailed", why + "; it is tried again" + MustNotStartCold(s.options));
+    }
+    return std::optional(options_.retry_pause);
+  }
+  const bool cold = on_failure == api::OnFailure::kColdStart;
+  s.phase = cold ? Phase::kCold : Phase::kFailed;
+  s.why = why;
+  Status saved = s.Save(layout_);
+  if (!saved.ok()) LogError("cannot write a restore state", {{"pod", s.pod}, {"error", saved.message()}});
+  // A pod that must not start cold stays where it is: an init container that fails would have a Job make another one.
+  Tell(record, cold ? "cold" : "waiting", why + (cold ? "" : MustNotStartCold(s.options)));
   record.changed.notify_all();
-  metrics_.Restored("ColdStart", 0);
-  LogWarning("a pod starts cold",
-             {{"pod", record.state.ns + "/" + record.state.pod}, {"checkpoint", record.state.checkpoint}, {"reason", reason}});
+  metrics_.Restored(cold ? "ColdStart" : "Failed", 0);
+  return std::optional(Duration(0));
 }
 
 // Once, when every container was restored or started cold: on the pod as an event, on the Checkpoint in status.restores.
@@ -176,11 +196,12 @@ Status Restorer::Report(Record& record) {
   restore.pod_name = s.pod;
   restore.node = options_.node_name;
   restore.at = FormatTime(clock_.Wall());
-  restore.outcome = s.restored() ? "Restored" : "ColdStart";
+  restore.outcome = s.restored() ? "Restored" : s.failed() ? "Failed" : "ColdStart";
   restore.seconds = s.seconds();
-  restore.reason = s.cold_reason;
+  restore.reason = s.why;
   for (const auto& [name, c] : s.containers) {
-    if (c.state == ContainerRestore::kCold)
+    restore.ran = restore.ran || c.ran;
+    if (c.state == ContainerRestore::kCold || c.state == ContainerRestore::kFailed)
       restore.reason += (restore.reason.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
   }
   restore.reason = restore.reason.substr(0, 4000);  // the CRD takes 4096
@@ -193,6 +214,13 @@ Status Restorer::Report(Record& record) {
     std::snprintf(frozen, sizeof frozen, ", frozen for %.2f s, restored in %.2f s", static_cast<double>(s.frozen_ms) / 1e3, s.seconds());
     cluster_.PodEvent(false, s.ns, s.pod, s.pod_uid, "Restored",
                       "from checkpoint " + s.checkpoint + " taken on node " + s.from_node + Ago(s.taken_at, clock_.Wall()) + frozen);
+  } else if (s.failed()) {
+    cluster_.PodEvent(
+        true, s.ns, s.pod, s.pod_uid, "RestoreFailed",
+        "not restored from checkpoint " + s.checkpoint + ": " + restore.reason + MustNotStartCold(s.options) +
+            (restore.ran ? ". Its processes ran for a moment, so it cannot be tried again: delete the pod to start anew"
+                         : ". Delete the pod to try once more; set restore.onFailure: ColdStart in its RestorePolicy first to do "
+                           "without its state"));
   } else {
     cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "ColdStart", "not restored from checkpoint " + s.checkpoint + ": " + restore.reason);
   }
@@ -250,31 +278,40 @@ void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
   }
   for (const std::string& uid : gone) {
     unlink(layout_.RestoreFile(uid).c_str());
-    for (const std::string& dir : {layout_.RestoreFolder(uid), layout_.WaitFolder(uid)}) {
-      Status removed = RemoveAll(dir);
-      if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"dir", dir}, {"error", removed.message()}});
+    for (const Status& removed : {layout_.RemoveRestore(uid), RemoveAll(layout_.WaitFolder(uid))}) {
+      if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"error", removed.message()}});
     }
   }
 }
 
 // The dump of this very checkpoint may still lie on this node. Its files are linked, and checked against what was committed.
-Status Restorer::TakeFromLanding(const std::string& checkpoint_uid, const std::string& dir) {
+// What was dumped into memory is restored from there.
+Status Restorer::TakeFromLanding(const std::string& checkpoint_uid, const std::string& pod_uid) {
+  const std::string folder = layout_.RestoreFolder(pod_uid);
+  std::error_code error;
+  if (std::filesystem::is_symlink(folder, error)) HF_RETURN_IF_ERROR(layout_.RemoveRestore(pod_uid));  // an earlier try's
   HF_ASSIGN_OR_RETURN(JournalEntry entry, journal_.Read(checkpoint_uid));
   if (entry.step != Step::kCommitted) return Status(Code::kFailedPrecondition, "its dump is not committed");
+  if (NodeRestarted(entry.boot_id, options_.boot_id))
+    return Status(Code::kFailedPrecondition, "the node was restarted since");  // nothing there was synced
+  if (Exists(journal_.SentLog(checkpoint_uid))) return Status(Code::kNotFound, "the landing folder is not whole any more");
   HF_ASSIGN_OR_RETURN(std::string text, journal_.ReadManifest(checkpoint_uid));
   HF_ASSIGN_OR_RETURN(storage::Manifest manifest, storage::Manifest::Parse(text));
-  HF_RETURN_IF_ERROR(RemoveAll(dir));
-  const std::string landing = layout_.Landing(checkpoint_uid);
+  HF_RETURN_IF_ERROR(layout_.RemoveRestore(pod_uid));
+  const std::string landing = layout_.Landing(checkpoint_uid, entry.place);
+  const bool in_memory = entry.place == Place::kMemory;
+  const std::string dir = in_memory ? layout_.RestoreMemory(pod_uid) : folder;
   for (const storage::FileEntry& file : manifest.files) {
     const std::string to = dir + "/" + file.path;
     HF_RETURN_IF_ERROR(MakeDirs(to.substr(0, to.rfind('/'))));
     struct stat info;
     if (link((landing + "/" + file.path).c_str(), to.c_str()) != 0 || lstat(to.c_str(), &info) != 0 ||
         static_cast<uint64_t>(info.st_size) != file.size) {
-      Status removed = RemoveAll(dir);
+      Status removed = layout_.RemoveRestore(pod_uid);
       return removed.ok() ? Status(Code::kNotFound, "the landing folder is not whole any more") : removed;
     }
   }
+  if (in_memory && symlink(dir.c_str(), folder.c_str()) != 0) return Status(Code::kInternal, "cannot make the link " + folder);
   return Status::Ok();
 }
 

@@ -14,7 +14,7 @@ namespace holdfast::agent {
 
 struct SocketServerOptions {
   std::string path;
-  int threads = 8;
+  int threads = 32;  // a stop is answered after seconds (stopper.h), and others must not wait for it
   int backlog = 64;  // connections waiting for a thread
   size_t max_line_bytes = 64 << 10;
   Duration io_timeout = std::chrono::seconds(10);  // for the whole question, and again for the whole answer

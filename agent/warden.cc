@@ -54,6 +54,7 @@ std::vector<ReplacedPod> FindReplaced(const std::vector<NodeContainer>& containe
     entry.containers.push_back(container.id);
   }
   std::vector<ReplacedPod> out;
+  out.reserve(found.size());
   for (auto& [uid, pod] : found) out.push_back(std::move(pod));
   return out;
 }

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "api/stores.h"
 #include "kube/utf8.h"
 
 namespace holdfast::api {
 namespace {
 
 constexpr std::string_view kPhases[] = {"Pending", "Assigned", "Freezing", "Dumping", "Storing", "Ready", "Failed", "Deleting"};
-constexpr std::string_view kTriggers[] = {"Manual", "Interval", "Drain", "Spot", "Preemption", "Suspend", "Idle", "Schedule"};
+constexpr std::string_view kTriggers[] = {"Manual", "Interval", "Drain", "Stop", "Spot", "Preemption", "Suspend", "Idle", "Schedule"};
 constexpr size_t kMaxName = 63;
 constexpr size_t kMaxMessage = 2048;
 
@@ -51,6 +52,7 @@ Restore ReadRestore(const Json& json) {
   restore.outcome = GetString(json, {"outcome"});
   restore.reason = GetString(json, {"reason"});
   restore.seconds = GetDouble(json, {"seconds"});
+  restore.ran = GetBool(json, {"ran"});
   return restore;
 }
 
@@ -95,6 +97,12 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.spec.pinned = GetBool(spec, {"pinned"});
   out.spec.ttl = ParseDuration(GetString(spec, {"ttl"}));
 
+  out.spec.cut.group = GetString(spec, {"cut", "group"});
+  out.spec.cut.id = GetString(spec, {"cut", "id"});
+  for (const Json& member : GetArray(spec, {"cut", "members"})) {
+    out.spec.cut.members.push_back({GetString(member, {"pod"}), GetString(member, {"podUID"}), GetString(member, {"checkpoint"})});
+  }
+
   const Json& status = GetObject(object, {"status"});
   out.status.phase = ParseEnum(kPhases, GetString(status, {"phase"}), Phase::kPending);
   out.status.conditions.reserve(GetArray(status, {"conditions"}).size());
@@ -106,15 +114,20 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.completed_at = GetString(status, {"completedAt"});
   out.status.owner = {GetString(status, {"owner", "kind"}), GetString(status, {"owner", "name"}), GetString(status, {"owner", "uid"}),
                       GetString(status, {"owner", "templateHash"}), GetString(status, {"owner", "ordinal"})};
+  out.status.policy = GetString(status, {"policy"});
   out.status.memory_bytes = GetInt(status, {"size", "memory"});
   out.status.files_bytes = GetInt(status, {"size", "files"});
   out.status.stored_bytes = GetInt(status, {"size", "stored"});
   out.status.frozen_ms = ReadMilliseconds(status, {"timings", "frozen"});
   out.status.dump_ms = ReadMilliseconds(status, {"timings", "dump"});
   out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
+  out.status.frozen_at = GetString(status, {"barrier", "frozenAt"});
+  out.status.all_frozen_at = GetString(status, {"barrier", "allFrozenAt"});
   out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
   out.status.progress_total = GetInt(status, {"progress", "total"});
   out.status.arch = GetString(status, {"platform", "arch"});
+  out.status.cpu_features = GetString(status, {"platform", "cpuFeatures"});
+  out.status.criu = GetString(status, {"platform", "criu"});
   out.status.containers.reserve(GetArray(status, {"containers"}).size());
   for (const Json& container : GetArray(status, {"containers"})) out.status.containers.push_back(ReadContainer(container));
   out.status.manifest_store = GetString(status, {"manifest", "store"});
@@ -133,13 +146,22 @@ void Checkpoint::Share(kube::StringPool* pool) {
   meta.Share(pool);
   for (kube::SharedString* text :
        {&spec.pod_name, &spec.pod_uid, &status.node_name, &status.pod_uid, &status.owner.kind, &status.owner.name, &status.owner.uid,
-        &status.owner.template_hash, &status.owner.ordinal, &status.arch, &status.manifest_store}) {
+        &status.owner.template_hash, &status.owner.ordinal, &status.policy, &status.arch, &status.cpu_features, &status.criu,
+        &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
     pool->Share(text);
+  }
+  for (CutMember& member : spec.cut.members) {
+    for (kube::SharedString* text : {&member.pod_name, &member.pod_uid, &member.checkpoint}) pool->Share(text);
   }
   for (Condition& condition : status.conditions) condition.Share(pool);
   for (CheckpointContainer& container : status.containers) {
     for (kube::SharedString* text : {&container.name, &container.image, &container.image_digest, &container.reason}) pool->Share(text);
   }
+}
+
+std::string Checkpoint::store() const {
+  const std::string_view said = status.manifest_store;
+  return said.empty() || said == kAdoptedStore ? kDefaultStore : std::string(said);
 }
 
 const Condition* Checkpoint::Ready() const { return kube::FindCondition(status.conditions, "Ready"); }
@@ -150,6 +172,7 @@ Json ToJson(const Restore& restore) {
   Json json = {{"podName", restore.pod_name}, {"at", restore.at}, {"outcome", restore.outcome}, {"seconds", restore.seconds}};
   SetUnlessEmpty(json, "node", restore.node);
   SetUnlessEmpty(json, "reason", restore.reason);
+  if (restore.ran) json["ran"] = true;
   return json;
 }
 
@@ -167,11 +190,19 @@ Json ToJson(const CheckpointContainer& container) {
   return json;
 }
 
+Json ToJson(const Cut& cut) {
+  Json members = Json::array();
+  for (const CutMember& member : cut.members) {
+    members.push_back({{"pod", member.pod_name}, {"podUID", member.pod_uid}, {"checkpoint", member.checkpoint}});
+  }
+  return {{"group", cut.group}, {"id", cut.id}, {"members", members}};
+}
+
 Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes) {
   return {{"memory", memory_bytes}, {"files", files_bytes}, {"stored", stored_bytes}};
 }
 
-Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms) {
+Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms, std::optional<int64_t> barrier_ms) {
   // Two digits are what people compare; FormatDuration drops fractions of seconds.
   auto text = [](int64_t ms) -> std::string {
     if (ms < 1000) return std::to_string(ms) + "ms";
@@ -179,7 +210,9 @@ Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms) {
     std::snprintf(seconds, sizeof seconds, "%.2fs", static_cast<double>(ms) / 1000);
     return seconds;
   };
-  return {{"frozen", text(frozen_ms)}, {"dump", text(dump_ms)}, {"store", text(store_ms)}};
+  Json timings = {{"frozen", text(frozen_ms)}, {"dump", text(dump_ms)}, {"store", text(store_ms)}};
+  if (barrier_ms) timings["barrier"] = text(*barrier_ms);
+  return timings;
 }
 
 Json ProgressJson(int64_t bytes, int64_t total) { return {{"bytes", bytes}, {"total", total}}; }

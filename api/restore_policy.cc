@@ -19,7 +19,7 @@ constexpr std::string_view kOnFailure[] = {"ColdStart", "Retry", "Fail"};
 constexpr std::string_view kOnCrash[] = {"ColdStart", "Latest"};
 constexpr std::string_view kOnNodeLost[] = {"Confirm", "Assume"};
 constexpr std::string_view kVolumes[] = {"FinalOnly", "IgnoreDrift", "Snapshot"};
-constexpr std::string_view kEstablished[] = {"KeepLoopback", "KeepAll", "CloseAll"};
+constexpr std::string_view kEstablished[] = {"KeepLoopback", "CloseAll"};
 
 struct Suffix {
   std::string_view name;
@@ -62,24 +62,37 @@ void ReadSpec(const Json& spec, RestorePolicy* out) {
   triggers.interval = ParseDuration(interval);
 
   auto& restore = out->spec.restore;
-  restore.on_failure = ReadEnum<OnFailure>(spec, {"restore", "onFailure"}, kOnFailure);
-  restore.attempts = std::clamp<int64_t>(GetInt(spec, {"restore", "attempts"}, 3), 1, 10);
+  restore.options = RestoreOptions::FromJson(GetObject(spec, {"restore"}));
   restore.max_age = ParseDuration(GetString(spec, {"restore", "maxAge"}));
   restore.on_crash = ReadEnum<OnCrash>(spec, {"restore", "onCrash"}, kOnCrash);
   restore.on_node_lost = ReadEnum<OnNodeLost>(spec, {"restore", "onNodeLost"}, kOnNodeLost);
   restore.volumes = ReadEnum<Volumes>(spec, {"restore", "volumes"}, kVolumes);
-  out->spec.established = ReadEnum<Established>(spec, {"network", "established"}, kEstablished);
+  restore.options.established = ReadEnum<Established>(spec, {"network", "established"}, kEstablished);
 
   auto& retention = out->spec.retention;
   retention.keep_last = std::max<int64_t>(GetInt(spec, {"retention", "keepLast"}, 3), 1);
   retention.keep_within = ParseDuration(GetString(spec, {"retention", "keepWithin"}));
   retention.keep_daily = std::max<int64_t>(GetInt(spec, {"retention", "keepDaily"}), 0);
   retention.max_bytes = ReadBytes(spec, {"retention", "maxBytes"});
+  if (auto orphans = ParseDuration(GetString(spec, {"retention", "keepOrphans"}))) retention.keep_orphans = *orphans;
+  retention.dry_run = GetBool(spec, {"retention", "dryRun"});
 }
 
 }  // namespace
 
 const kube::Resource RestorePolicy::kResource{kGroup, kVersion, "restorepolicies", "RestorePolicy", true};
+
+std::string_view OnFailureName(OnFailure on_failure) { return kOnFailure[static_cast<size_t>(on_failure)]; }
+
+Json RestoreOptions::ToJson() const {
+  return {{"onFailure", OnFailureName(on_failure)}, {"attempts", attempts}, {"established", EstablishedName(established)}};
+}
+
+RestoreOptions RestoreOptions::FromJson(const Json& json) {
+  return {.on_failure = ReadEnum<OnFailure>(json, {"onFailure"}, kOnFailure),
+          .attempts = static_cast<int>(std::clamp<int64_t>(GetInt(json, {"attempts"}, 3), 1, 10)),
+          .established = ReadEnum<Established>(json, {"established"}, kEstablished)};
+}
 
 std::string_view EstablishedName(Established established) { return kEstablished[static_cast<size_t>(established)]; }
 
@@ -119,6 +132,7 @@ RestorePolicy RestorePolicy::FromJson(const Json& object) {
   out.status.protected_pods = GetInt(status, {"protected"});
   out.status.last_checkpoint = GetString(status, {"lastCheckpoint"});
   out.status.stored_bytes = GetInt(status, {"stored"});
+  out.status.retention = GetObject(status, {"retention"});
   for (const Json& pod : GetArray(status, {"unprotected"})) {
     out.status.unprotected.push_back({GetString(pod, {"pod"}), GetString(pod, {"reason"})});
   }
@@ -141,6 +155,21 @@ std::optional<int64_t> ParseQuantity(std::string_view text) {
   for (const Suffix& known : kSuffixes) {
     int64_t product = 0;
     if (known.name == suffix && !__builtin_mul_overflow(number, known.factor, &product)) return product;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> ParseAmount(std::string_view text) {
+  double number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);  // takes an exponent; "E" alone is a suffix
+  if (error != std::errc() || !(number >= 0) || number > 1e18) return std::nullopt;
+  const std::string_view suffix(end, text.data() + text.size() - end);
+  if (suffix == "n") return number / 1e9;
+  if (suffix == "u") return number / 1e6;
+  if (suffix == "m") return number / 1e3;
+  if (suffix == "E") return number * 1e18;
+  for (const Suffix& known : kSuffixes) {
+    if (known.name == suffix) return number * static_cast<double>(known.factor);
   }
   return std::nullopt;
 }

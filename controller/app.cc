@@ -8,7 +8,8 @@
 #include "controller/eviction_webhook.h"
 #include "controller/leadership.h"
 #include "controller/pod_webhook.h"
-#include "controller/store_client.h"
+#include "controller/sealer.h"
+#include "controller/stores.h"
 #include "kube/lease.h"
 #include "kube/request_metrics.h"
 
@@ -21,11 +22,30 @@ constexpr char kLeaseName[] = "holdfast-controller";
 constexpr Duration kLeaseTolerance = std::chrono::seconds(20);
 const kube::Resource kSelfSubjectReviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
 
-std::unique_ptr<storage::RemoteStore> Store(const AppOptions& options) {
-  if (options.store_url.empty()) return nullptr;
-  storage::RemoteStoreOptions store;
-  store.http = {.url = options.store_url, .ca_file = options.store_ca_file, .token_file = options.store_token_file};
-  return std::make_unique<storage::RemoteStore>(std::move(store));
+Stores::Clients Clients(const AppOptions& options) {
+  Stores::Clients clients;
+  for (const api::StoreAddress& address : options.stores) {
+    storage::RemoteStoreOptions store;
+    store.http = {.url = address.url, .ca_file = options.store_ca_file, .token_file = options.store_token_file};
+    clients[address.name] = std::make_unique<StoreClient>(std::make_unique<storage::RemoteStore>(std::move(store)));
+  }
+  return clients;
+}
+
+std::vector<std::string> NamesOf(const std::vector<api::StoreAddress>& stores) {
+  std::vector<std::string> names;
+  names.reserve(stores.size());
+  for (const api::StoreAddress& store : stores) names.push_back(store.name);
+  return names;
+}
+
+// Nothing where bare pods are not suspended.
+template <class Method>
+reconcilers::suspendedworkload::Settings::Change WithSealer(bool wanted, Method method, Sealer* sealer) {
+  if (!wanted) return nullptr;
+  return [method, sealer](const std::string& text, const std::string& about, std::stop_token stop) {
+    return (sealer->*method)(text, about, std::move(stop));
+  };
 }
 
 CertificateOptions Certificates(const AppOptions& options) {
@@ -33,7 +53,7 @@ CertificateOptions Certificates(const AppOptions& options) {
   certificates.ns = options.ns;
   certificates.webhook_hosts = ServiceHosts("holdfast-webhook", options.ns);
   certificates.webhook_hosts.insert(certificates.webhook_hosts.end(), options.webhook_hosts.begin(), options.webhook_hosts.end());
-  certificates.store_hosts = ServiceHosts("holdfast-store", options.ns);
+  certificates.store_hosts = StoreHosts(options.ns);
   certificates.mutating_configuration = options.mutating_configuration;
   certificates.validating_configuration = options.validating_configuration;
   return certificates;
@@ -44,12 +64,25 @@ CertificateOptions Certificates(const AppOptions& options) {
 struct App::Impl {
   Impl(std::shared_ptr<kube::Transport> api_server, AppOptions given)
       : options(std::move(given)),
+        metrics(NamesOf(options.stores)),
         client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server), Clock::Real(), &metrics.runtime()),
         events(client, "holdfast-controller", options.identity, &metrics.runtime()),
-        store(Store(options)),
-        caches(client),
+        stores(Clients(options)),
+        sealer(client, options.ns),
+        caches(client, options.activator_ports.count > 0),
         context{caches, client, events, client.clock(), [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
-        leadership(caches, context, metrics, store, options.max_drains_per_node),
+        leadership(caches, context, metrics, stores, stores,
+                   {.max_drains_per_node = options.max_drains_per_node,
+                    .retention = {.namespace_quota_bytes = options.namespace_quota_bytes,
+                                  // Without a store there is nothing to measure.
+                                  .marks = {options.stores.empty() ? 0 : options.volume_high_percent, options.volume_low_percent}},
+                    .store_down = [this] { return stores.AllDown(); },
+                    .on_stop = options.on_stop,
+                    .prices = options.prices,
+                    .seal = WithSealer(options.bare_pods, &Sealer::Seal, &sealer),
+                    .open = WithSealer(options.bare_pods, &Sealer::Open, &sealer),
+                    .ns = options.ns,
+                    .activator_ports = options.activator_ports}),
         creator(client),
         webhooks(&metrics.runtime()),
         keeper(client, Certificates(options), [this](const KeyPair& pair) {
@@ -60,7 +93,7 @@ struct App::Impl {
   // Our own evictions pass our own webhook, so we have to know who we are.
   std::string OwnUsername(std::stop_token stop) {
     if (!options.own_username.empty()) return options.own_username;
-    const std::string fallback = "system:serviceaccount:" + options.ns + ":holdfast-controller";
+    std::string fallback = "system:serviceaccount:" + options.ns + ":holdfast-controller";
     while (!stop.stop_requested()) {
       kube::CallOptions call;
       call.timeout = std::chrono::seconds(5);
@@ -76,7 +109,10 @@ struct App::Impl {
   }
 
   Status StartPages() {
-    pages.Serve("/metrics", [this] { return std::pair(200, metrics.Text(caches.checkpoints.List())); });
+    pages.Serve("/metrics", [this] {
+      for (const auto& [store, down] : stores.Down()) metrics.StoreDown(store, down);
+      return std::pair(200, metrics.Text(caches.checkpoints.List()));
+    });
     pages.Serve("/healthz", [this] {
       // The lease ran out and what it guards does not stop: only an end of the process helps.
       const Status lease = elector ? elector->Check(kLeaseTolerance) : Status::Ok();
@@ -94,7 +130,7 @@ struct App::Impl {
     pod_webhook =
         std::make_unique<PodWebhook>(caches, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
     eviction_webhook = std::make_unique<EvictionWebhook>(
-        context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return store.down(); }});
+        context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return stores.AllDown(); }});
     webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
     webhooks.Handle("/evictions", [this](const auto& request) { return eviction_webhook->Handle(request); });
     return webhooks.Start(options.listen, options.webhook_port);
@@ -131,7 +167,7 @@ struct App::Impl {
     if (options.leader_elect) elector = MakeElector();  // before the pages, which ask it
     HF_RETURN_IF_ERROR(StartPages());
     keeper.Start();
-    store.Start();
+    stores.Start();
     caches.Start();
     const std::string username = OwnUsername(stop);
     LogInfo("waiting for the caches", {{"user", username}});
@@ -168,7 +204,7 @@ struct App::Impl {
     leadership.Stop();
     creator.Stop();
     keeper.Stop();
-    store.Stop();
+    stores.Stop();
     caches.Stop();
     pages.Stop();
   }
@@ -177,7 +213,8 @@ struct App::Impl {
   Metrics metrics;  // first: what it counts holds on to it
   kube::Client client;
   kube::EventRecorder events;
-  StoreClient store;
+  Stores stores;
+  Sealer sealer;
   Caches caches;
   reconcilers::Context context;
   Leadership leadership;

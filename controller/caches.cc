@@ -11,7 +11,8 @@ using namespace reconcilers;  // NOLINT(google-build-using-namespace): this file
 
 // Index names.
 constexpr char kByNamespace[] = "namespace", kByController[] = "controller", kGated[] = "gated", kByOwner[] = "owner", kByPod[] = "pod",
-               kByClaim[] = "claim", kUnderWay[] = "drain", kIntervals[] = "interval", kReady[] = "ready";
+               kByClaim[] = "claim", kUnderWay[] = "drain", kIntervals[] = "interval", kSuspends[] = "suspend", kTarget[] = "target",
+               kCheckpoint[] = "checkpoint", kReady[] = "ready";
 
 template <class T>
 void IndexByNamespace(kube::Informer<T>* informer) {
@@ -42,6 +43,12 @@ std::vector<std::string> IntervalUnderWay(const api::Checkpoint& c) {
   return OneOrNone(c.spec.trigger == api::Trigger::kInterval && !c.done() ? "yes" : "");
 }
 
+std::vector<std::string> SuspendUnderWay(const api::Checkpoint& c) {
+  return OneOrNone(api::Suspends(c.spec.trigger) && !c.done() ? "yes" : "");
+}
+
+std::string TargetKey(const std::string& ns, const std::string& kind, const std::string& name) { return ns + "/" + kind + "/" + name; }
+
 // A workload as the cache has it, if it is the one that `ref` means.
 template <class T>
 WorkloadPtr Cached(const kube::Informer<T>& informer, const kube::OwnerReference& ref, const std::string& ns) {
@@ -63,7 +70,7 @@ WorkloadPtr Find(const kube::Informer<T>& informer, kube::Client& client, const 
 
 }  // namespace
 
-Caches::Caches(kube::Client& client)
+Caches::Caches(kube::Client& client, bool on_request)
     : pods(client),
       nodes(client),
       namespaces(client),
@@ -74,11 +81,16 @@ Caches::Caches(kube::Client& client)
       budgets(client),
       checkpoints(client),
       policies(client),
-      client_(client) {
+      suspended(client),
+      services(client),
+      slices(client, {"", std::string(kube::EndpointSlice::kManagerLabel) + "=" + api::kSliceManager, ""}),
+      client_(client),
+      on_request_(on_request) {
   IndexByNamespace(&pods);
   IndexByNamespace(&budgets);
   IndexByNamespace(&checkpoints);
   IndexByNamespace(&policies);
+  IndexByNamespace(&suspended);
   pods.AddIndex(kByController, [](const kube::Pod& pod) {
     const kube::OwnerReference* owner = pod.meta.Controller();
     return OneOrNone(owner != nullptr ? owner->uid : "");
@@ -90,6 +102,15 @@ Caches::Caches(kube::Client& client)
   checkpoints.AddIndex(kByClaim, [](const api::Checkpoint& c) { return OneOrNone(c.status.claim ? c.status.claim->pod_uid : ""); });
   checkpoints.AddIndex(kUnderWay, DrainUnderWay);
   checkpoints.AddIndex(kIntervals, IntervalUnderWay);
+  checkpoints.AddIndex(kSuspends, SuspendUnderWay);
+  suspended.AddIndex(kTarget, [](const api::SuspendedWorkload& s) {
+    return std::vector<std::string>{TargetKey(s.meta.ns, s.spec.target_kind, s.spec.target_name)};
+  });
+  suspended.AddIndex(kCheckpoint, [](const api::SuspendedWorkload& s) {
+    std::vector<std::string> keys;
+    for (const api::SuspendedPod& pod : s.status.checkpoints) keys.push_back(s.meta.ns + "/" + pod.checkpoint);
+    return keys;
+  });
 }
 
 template <class Fn>
@@ -102,8 +123,13 @@ void Caches::ForEach(Fn fn) {
   fn("jobs", jobs);
   fn("poddisruptionbudgets", budgets);
   fn("restorepolicies", policies);
+  fn("suspendedworkloads", suspended);
   fn("checkpoints", checkpoints);
   fn("pods", pods);
+  if (on_request_) {
+    fn("services", services);
+    fn("endpointslices", slices);
+  }
 }
 
 void Caches::Start() {
@@ -129,7 +155,7 @@ std::vector<PodPtr> Caches::PodsControlledBy(const std::string& uid) const { ret
 std::vector<PodPtr> Caches::PodsIn(const std::string& ns) const { return pods.ByIndex(kByNamespace, ns); }
 std::vector<PodPtr> Caches::GatedPodsIn(const std::string& ns) const { return pods.ByIndex(kGated, ns); }
 NodePtr Caches::GetNode(const std::string& name) const { return nodes.Get("", name); }
-bool Caches::AnyNodeReady() const { return !nodes.ByIndex(kReady, "ready").empty(); }
+std::vector<NodePtr> Caches::ReadyNodes() const { return nodes.ByIndex(kReady, "ready"); }
 NamespacePtr Caches::GetNamespace(const std::string& name) const { return namespaces.Get("", name); }
 
 WorkloadPtr Caches::GetWorkload(const kube::OwnerReference& ref, const std::string& ns, Duration live) const {
@@ -147,6 +173,15 @@ std::vector<CheckpointPtr> Caches::CheckpointsOfPod(const std::string& uid) cons
 std::vector<CheckpointPtr> Caches::CheckpointsClaimedBy(const std::string& uid) const { return checkpoints.ByIndex(kByClaim, uid); }
 std::vector<CheckpointPtr> Caches::DrainsUnderWay() const { return checkpoints.ByIndex(kUnderWay, "yes"); }
 std::vector<CheckpointPtr> Caches::IntervalsUnderWay() const { return checkpoints.ByIndex(kIntervals, "yes"); }
+std::vector<CheckpointPtr> Caches::SuspendsUnderWay() const { return checkpoints.ByIndex(kSuspends, "yes"); }
+SuspendedPtr Caches::GetSuspended(const std::string& ns, const std::string& name) const { return suspended.Get(ns, name); }
+std::vector<SuspendedPtr> Caches::SuspendedIn(const std::string& ns) const { return suspended.ByIndex(kByNamespace, ns); }
+std::vector<SuspendedPtr> Caches::SuspendersOf(const std::string& ns, const std::string& kind, const std::string& name) const {
+  return suspended.ByIndex(kTarget, TargetKey(ns, kind, name));
+}
+std::vector<SuspendedPtr> Caches::SuspendersWith(const std::string& ns, const std::string& checkpoint) const {
+  return suspended.ByIndex(kCheckpoint, ns + "/" + checkpoint);
+}
 PolicyPtr Caches::GetPolicy(const std::string& ns, const std::string& name) const { return policies.Get(ns, name); }
 std::vector<PolicyPtr> Caches::PoliciesIn(const std::string& ns) const { return policies.ByIndex(kByNamespace, ns); }
 std::vector<PdbPtr> Caches::BudgetsIn(const std::string& ns) const { return budgets.ByIndex(kByNamespace, ns); }

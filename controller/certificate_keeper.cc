@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 
+#include "api/stores.h"
 #include "base/log.h"
 #include "kube/base64.h"
 
@@ -73,6 +74,13 @@ Result<std::map<std::string, std::string>> ReadOrWrite(
 
 std::vector<std::string> ServiceHosts(const std::string& service, const std::string& ns) {
   return {service + "." + ns + ".svc", service + "." + ns + ".svc.cluster.local", service + "." + ns, service};
+}
+
+std::vector<std::string> StoreHosts(const std::string& ns) {
+  std::vector<std::string> hosts = ServiceHosts("holdfast-store", ns);
+  for (size_t replica = 1; replica < api::kMaxStores; ++replica)
+    hosts.push_back("holdfast-store-" + std::to_string(replica) + "." + ns + ".svc");
+  return hosts;
 }
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateOptions options, std::function<void(const KeyPair&)> on_certificate)

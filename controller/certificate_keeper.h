@@ -23,6 +23,9 @@ struct CertificateOptions {
 
 // The names under which a Service is reached from inside the cluster.
 std::vector<std::string> ServiceHosts(const std::string& service, const std::string& ns);
+// Those of all stores that there may be, which share one certificate: a further one need not wait until its name is in it, and until the
+// kubelet has brought that to its pod.
+std::vector<std::string> StoreHosts(const std::string& ns);
 
 class CertificateKeeper {
  public:

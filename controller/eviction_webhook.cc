@@ -105,7 +105,7 @@ kube::AdmissionResponse EvictionWebhook::LeaveLast(const kube::Pod& pod) const {
   for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
     if (!c->done()) {
       const bool pod_there = GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid) != nullptr;
-      if (pod_there && now < DeadlineOf(*c) + kAgentGrace) ++needed;
+      if (pod_there && now < WaitedForUntil(*c)) ++needed;
     } else if (Unclaimed(*c)) {
       if (now < CompletedAt(*c) + kMoves) ++needed;
     } else if (c->status.phase == api::Phase::kReady && c->status.claim && !Reclaimed(*c) && OutcomeOfClaim(*c) == nullptr) {

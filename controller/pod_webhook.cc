@@ -12,8 +12,6 @@ namespace {
 
 using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions on what View shows
 
-constexpr char kWaitContainer[] = "holdfast-wait";  // runtime/protocol.h knows it by this name
-
 // The controller alone writes these, with a claim; a pod that comes with one is a copy of another pod, or somebody's try.
 void DropRestoreAnnotations(const Json& pod, kube::JsonPatch* patch) {
   for (const auto& [key, value] : GetObject(pod, {"metadata", "annotations"}).items()) {
@@ -39,7 +37,7 @@ Json WaitResources(const kube::Pod& pod) {
 }
 
 Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
-  Json container = {{"name", kWaitContainer},
+  Json container = {{"name", api::kWaitContainer},
                     {"image", options.wait_image},
                     {"imagePullPolicy", "IfNotPresent"},
                     {"command", {options.wait_command}},
@@ -56,25 +54,27 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
   return container;
 }
 
-// So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold. The cache may
-// not show yet that the pod is dying, so that alone would let it slip through in silence.
+// So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold.
 constexpr Duration kFailureIsNews = std::chrono::minutes(2);
 
-// Does the pod take the place of one whose state is kept, or about to be, or was just lost?
-bool Succeeds(const View& view, const kube::Pod& pod, const Lineage& lineage, WallTime now) {
-  if (!pod.meta.Annotation(api::kFromCheckpoint).empty()) return true;
+// May the pod take the place of one whose state is kept, or about to be, or was just lost? A cache is behind the request that it is asked
+// for: it may show neither that the other one is ending nor that its checkpoint is done. So it is never a cache that lets a pod past
+// another one of its seat: the gate holds it until whoever leads has asked the API server (reconcilers/claim).
+bool MayFollow(const View& view, const kube::Pod& pod, const Lineage& lineage, WallTime now) {
   for (const CheckpointPtr& c : view.CheckpointsOfOwner(lineage.owner.uid)) {
     if (c->meta.terminating() || !SameSeat(c->status.owner, lineage.owner)) continue;
-    const bool just_failed = c->spec.final && c->status.phase == api::Phase::kFailed && now - CompletedAt(*c) < kFailureIsNews;
-    if (HoldsItsPod(*c) || just_failed) return true;
+    const bool just_failed = c->status.phase == api::Phase::kFailed && now - CompletedAt(*c) < kFailureIsNews;
+    if (c->spec.final && (HoldsItsPod(*c) || just_failed)) return true;
+    if (Unused(*c) || !c->done()) return true;
     const PodPtr predecessor = GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid);
-    if (StandsIn(*c, predecessor.get(), view.GetNode(c->status.node_name).get(), now)) return true;
+    const NodePtr node = view.GetNode(c->status.node_name);
+    if (OfALivingPod(*c, predecessor.get(), node.get()) || StandsIn(*c, predecessor.get(), node.get(), now)) return true;
   }
   for (const PodPtr& sibling : view.PodsControlledBy(lineage.parent_uid)) {
     if (sibling->runtime_class != api::kRuntimeClass) continue;
     if (lineage.owner.kind == "StatefulSet" && sibling->meta.name != pod.meta.name) continue;
     if (lineage.owner.kind == "Job" && !SameSeat(Trace(view, *sibling, sibling->meta.ns).owner, lineage.owner)) continue;
-    if (sibling->meta.terminating() && sibling->phase == "Running") return true;
+    if (sibling->phase == "Running") return true;
     for (const CheckpointPtr& c : view.CheckpointsOfPod(sibling->meta.uid)) {
       if (!c->meta.terminating() && HoldsItsPod(*c)) return true;
     }
@@ -89,16 +89,44 @@ bool HasList(const Json& pod, const char* name) {
 
 void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& options, kube::JsonPatch* patch) {
   const Json gate = {{"name", api::kClaimGate}};
-  const auto& gates = pod.scheduling_gates;
-  if (std::find(gates.begin(), gates.end(), api::kClaimGate) == gates.end()) {
+  if (!reconcilers::Gated(pod)) {
     const bool has_list = HasList(object, "schedulingGates");
     patch->Add(has_list ? "/spec/schedulingGates/-" : "/spec/schedulingGates", has_list ? gate : Json::array({gate}));
   }
   const auto& inits = pod.init_containers;
-  if (std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == kWaitContainer; })) return;
+  if (std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == api::kWaitContainer; })) return;
   const Json container = WaitContainer(options, pod);
   const bool has_list = HasList(object, "initContainers");
   patch->Add(has_list ? "/spec/initContainers/0" : "/spec/initContainers", has_list ? container : Json::array({container}));
+}
+
+// "metadata.annotations" may not be there yet.
+void Annotate(const Json& object, const char* key, const std::string& value, kube::JsonPatch* patch) {
+  const Json* there = Find(object, {"metadata", "annotations"});
+  if (there != nullptr && there->is_object()) {
+    patch->Add("/metadata/annotations/" + kube::EscapePointer(key), value);
+  } else {
+    patch->Add("/metadata/annotations", {{key, value}});
+  }
+}
+
+// The group may be named on the workload, too, as its protection is.
+void JoinGroup(const Json& object, const kube::Pod& pod, const Lineage& lineage, kube::JsonPatch* patch) {
+  if (!lineage.workload || pod.meta.annotations.contains(api::kMemberOf)) return;
+  const std::string group = lineage.workload->meta.Annotation(api::kMemberOf);
+  if (group.empty()) return;
+  Annotate(object, api::kMemberOf, group, patch);
+}
+
+// Somebody makes a bare pod anew that sleeps: the Checkpoint from which it goes on. Empty: it does not sleep.
+std::string SleptIn(const View& view, const kube::Pod& pod, const std::string& ns) {
+  if (!pod.meta.owners.empty() || pod.meta.name.empty()) return "";
+  for (const SuspendedPtr& sleeper : view.SuspendersOf(ns, "Pod", pod.meta.name)) {
+    if (sleeper->status.phase != api::SuspendPhase::kSuspended || sleeper->status.checkpoints.size() != 1) continue;
+    const CheckpointPtr kept = view.GetCheckpoint(ns, sleeper->status.checkpoints[0].checkpoint);
+    if (kept && Unclaimed(*kept)) return kept->meta.name;
+  }
+  return "";
 }
 
 }  // namespace
@@ -118,17 +146,21 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
 
   const kube::Pod pod = kube::Pod::FromJson(object);
   // A pod that names its node is not scheduled, so neither gate nor node labels would hold it.
-  if (!pod.node_name.empty() || !view_.AnyNodeReady()) return done();
+  if (!pod.node_name.empty() || view_.ReadyNodes().empty()) return done();
   if (!pod.runtime_class.empty() && pod.runtime_class != api::kRuntimeClass) return done();
   if (UnsupportedPod(pod)) return done();
   const Lineage lineage = Trace(view_, pod, request.ns, options_.live_read);
   const Protection protection = ProtectionOf(view_, pod, request.ns, lineage);
   if (!protection.problem.empty()) response.warnings.push_back("holdfast: not protected: " + protection.problem);
-  const bool asked = !pod.meta.Annotation(api::kFromCheckpoint).empty();
+  const bool named = !pod.meta.Annotation(api::kFromCheckpoint).empty();
+  const std::string slept_in = named ? "" : SleptIn(view_, pod, request.ns);
+  const bool asked = named || !slept_in.empty();
   if (!protection.on && !asked) return done();
 
   if (pod.runtime_class.empty()) patch.Add("/spec/runtimeClassName", api::kRuntimeClass);
-  if (Succeeds(view_, pod, lineage, clock_.Wall())) AddGate(object, pod, options_, &patch);
+  JoinGroup(object, pod, lineage, &patch);
+  if (!slept_in.empty()) Annotate(object, api::kFromCheckpoint, slept_in, &patch);
+  if (asked || MayFollow(view_, pod, lineage, clock_.Wall())) AddGate(object, pod, options_, &patch);
   return done();
 }
 

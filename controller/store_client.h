@@ -1,4 +1,5 @@
-// The two things that the controller asks of the checkpoint store: to forget a manifest, and whether it answers at all.
+// What the controller asks of one checkpoint store (of all of them: stores.h): what a manifest says, to forget it, what is damaged, how
+// full it is, and whether it answers at all. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -6,16 +7,22 @@
 #include <thread>
 
 #include "reconcilers/checkpoint/reconciler.h"
+#include "reconcilers/restorepolicy/retainer.h"
 #include "storage/remote.h"
 
 namespace holdfast::controller {
 
-class StoreClient final : public reconcilers::checkpoint::StoreDeleter {
+class StoreClient {
  public:
-  // `store` null: there is none, and Delete says so.
   explicit StoreClient(std::unique_ptr<storage::RemoteStore> store, Clock& clock = Clock::Real());
-  ~StoreClient() override;
-  Status Delete(const std::string& manifest_id, int64_t term, std::stop_token stop) override;
+  ~StoreClient();
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+  // As reconcilers::checkpoint::Contents and VolumeMeter say; `store` of a Content is left empty.
+  Result<reconcilers::checkpoint::Content> Read(const std::string& manifest_id, std::stop_token stop);
+  Status Delete(const std::string& manifest_id, int64_t term, std::stop_token stop);
+  Result<reconcilers::checkpoint::Damages> Damaged(std::stop_token stop);
+  Result<reconcilers::restorepolicy::VolumeUse> Use(std::stop_token stop);
   void Start();  // watching whether it answers
   void Stop();
   // Has answered, but not for half a minute: a restart is shorter, and one failed call proves nothing. Before its first answer (its

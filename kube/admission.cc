@@ -1,5 +1,7 @@
 #include "kube/admission.h"
 
+#include <cerrno>
+#include <system_error>
 #include <thread>
 
 #include "base/log.h"
@@ -118,15 +120,11 @@ Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, cons
   // Plain connections cannot be ended from outside, so Stop would wait for idle ones.
   server->set_keep_alive_max_count(with_tls ? size_t{1} << 30 : 1);
   server->set_keep_alive_timeout(with_tls ? kKeepAliveSeconds : kPeerTimeoutSeconds);
-  server->set_exception_handler([](const httplib::Request& request, httplib::Response& response, std::exception_ptr) {
+  server->set_exception_handler([](const httplib::Request& request, httplib::Response& response, const std::exception_ptr&) {
     LogError("a page threw", {{"path", request.path}});
     response.status = 500;
   });
-  // httplib's own default is SO_REUSEPORT: two processes would share a port, and each get some of the requests.
-  server->set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
+  server->set_socket_options(OwnPort);
   if (wanted == 0) {
     port = server->bind_to_any_port(address);
   } else {
@@ -135,7 +133,8 @@ Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, cons
   if (port <= 0) {
     server.reset();
     port = 0;
-    return {Code::kUnavailable, "cannot listen on " + address + ":" + std::to_string(wanted) + ": " + strerror(errno)};
+    return {Code::kUnavailable,
+            "cannot listen on " + address + ":" + std::to_string(wanted) + ": " + std::generic_category().message(errno)};
   }
   listener = std::thread([this] { server->listen_after_bind(); });
   // Until it runs, stop() would be ignored.

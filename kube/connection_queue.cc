@@ -41,4 +41,9 @@ void ConnectionQueue::Run() {
   }
 }
 
+void OwnPort(socket_t socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
 }  // namespace holdfast::kube

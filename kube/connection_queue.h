@@ -1,4 +1,5 @@
-// A bounded pool of threads for httplib, one a connection: its own queues without bound.
+// What httplib's own defaults do not give a server: a bounded pool of threads, one a connection (its own queues without bound), and a port
+// that no other process shares (its own is SO_REUSEPORT: two servers would each get some of the requests).
 #pragma once
 
 #define CPPHTTPLIB_OPENSSL_SUPPORT  // as the library was built
@@ -30,5 +31,8 @@ class ConnectionQueue final : public httplib::TaskQueue {
   bool closing_ = false;
   std::vector<std::thread> threads_;
 };
+
+// For set_socket_options.
+void OwnPort(socket_t socket);
 
 }  // namespace holdfast::kube

@@ -114,6 +114,8 @@ struct EventRecorder::Impl {
 
   void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
               const std::optional<ObjectReference>& related);
+  Status SendOnce(const char* type, const ObjectReference& about, const std::string& id, const std::string& reason,
+                  const std::string& action, const std::string& note, const CallOptions& options);
   void Run();
   void Handle(Occurrence what);
   std::map<Key, Series>::iterator Running(const Key& key, MonoTime now);
@@ -342,15 +344,24 @@ void EventRecorder::Warning(const ObjectReference& about, const std::string& rea
   impl_->Record("Warning", about, reason, action, note, related);
 }
 
+Status EventRecorder::Impl::SendOnce(const char* type, const ObjectReference& about, const std::string& id, const std::string& reason,
+                                     const std::string& action, const std::string& note, const CallOptions& options) {
+  const std::string text = Clip(note, kMaxNoteBytes);
+  const Occurrence what{{type, Clip(action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, {}, text}, clock.Wall(), clock.Mono()};
+  Json event = NewEvent(what, text);
+  event["metadata"]["name"] = EventName(about.name, id);
+  const Status sent = client.Create(kEvents, GetString(event, {"metadata", "namespace"}), event, options).status();
+  return sent.code() == Code::kAlreadyExists ? Status::Ok() : sent;
+}
+
+Status EventRecorder::NormalOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
+                                 const std::string& note, const CallOptions& options) {
+  return impl_->SendOnce("Normal", about, id, reason, action, note, options);
+}
+
 Status EventRecorder::WarnOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
                                const std::string& note, const CallOptions& options) {
-  const std::string text = Clip(note, kMaxNoteBytes);
-  const Occurrence what{
-      {"Warning", Clip(action, kMaxWordBytes), Clip(reason, kMaxWordBytes), about, {}, text}, impl_->clock.Wall(), impl_->clock.Mono()};
-  Json event = impl_->NewEvent(what, text);
-  event["metadata"]["name"] = EventName(about.name, id);
-  const Status sent = impl_->client.Create(kEvents, GetString(event, {"metadata", "namespace"}), event, options).status();
-  return sent.code() == Code::kAlreadyExists ? Status::Ok() : sent;
+  return impl_->SendOnce("Warning", about, id, reason, action, note, options);
 }
 
 int64_t EventRecorder::dropped() const { return impl_->dropped; }

@@ -23,7 +23,7 @@ class RuntimeMetrics;
 struct ObjectReference {
   std::string api_version, kind, ns, name, uid;
   static ObjectReference To(const Resource& resource, const ObjectMeta& meta);
-  auto operator<=>(const ObjectReference&) const = default;
+  auto operator<=>(const ObjectReference&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 class EventRecorder {
@@ -38,6 +38,8 @@ class EventRecorder {
                const std::optional<ObjectReference>& related = {});
   // One that has to come through, once, whoever may have sent it before: named after `id`, sent before it returns. OK when the API server
   // has it already. Blocks for as long as `options` let it.
+  Status NormalOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
+                    const std::string& note, const CallOptions& options);
   Status WarnOnce(const ObjectReference& about, const std::string& id, const std::string& reason, const std::string& action,
                   const std::string& note, const CallOptions& options);
   int64_t dropped() const;  // for any reason, since the start

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "kube/lane.h"
 #include "kube/transport_error.h"
@@ -106,7 +105,7 @@ void Exchange::SetBody() {
 size_t Exchange::OnRead(char* buffer, size_t size, size_t count, void* user) {
   auto* self = static_cast<Exchange*>(user);
   const size_t n = std::min(size * count, self->order_.request.body.size() - self->sent_);
-  memcpy(buffer, self->order_.request.body.data() + self->sent_, n);
+  self->order_.request.body.copy(buffer, n, self->sent_);
   self->sent_ += n;
   return n;
 }

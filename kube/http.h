@@ -47,8 +47,8 @@ class Transport {
 
 struct TransportOptions {
   // A connection on which requests run and no byte came for `silence` is asked for an answer; with none after `answer` more it is dead.
-  // These are for streams, as in client-go; for calls it is a fifth and three tenths of the shortest timeout among them (at least 1 s, at
-  // most these), so that a call on a dead connection fails when half its time is left.
+  // These are for streams, as in client-go; for a call it is a fifth and three tenths of its timeout (at least 1 s each, at most these), so
+  // that a call on a dead connection fails when half its time is left, and a patient one beside it is not given up for its sake.
   Duration silence = std::chrono::seconds(30), answer = std::chrono::seconds(15);
   // Any answer to GET will do. This one is exempt from the API server's priorities and does not wait for etcd; "": never ask.
   std::string liveness_path = "/livez?exclude=etcd";
@@ -63,9 +63,9 @@ struct TransportOptions {
 //   connection for each running request. Idle connections are kept and used again.
 // - Dead peers. TCP_USER_TIMEOUT and keepalive (30 s) find those that acknowledge nothing. Where something still acknowledges (a load
 //   balancer, a stopped server), an HTTP/2 connection that owes answers and says nothing is asked `liveness_path`, for libcurl 7.88 has no
-//   PING on a multi handle; when that is not answered either, everything on it fails with kUnavailable and the next request goes to a new
-//   connection. So a lease with a renew deadline of 10 s loses some 2 s to a dead connection and has time to try again. A call whose
-//   deadline passes without a byte from its connection also makes the next one take a new connection.
+//   PING on a multi handle; when that is not answered either, the next request goes to a new connection, and each one on this fails with
+//   kUnavailable when its own patience is over. So a lease with a renew deadline of 10 s loses some 2 s to a dead connection and has time
+//   to try again. A call whose deadline passes without a byte from its connection also makes the next one take a new connection.
 // - A server that says GOAWAY (kube-apiserver's --goaway-chance, a shutdown): what runs goes on, what comes next has a new connection. A
 //   write that crossed with it fails with kUnavailable, for libcurl 7.88 does not tell that the server left it alone.
 // - Retries. A GET may be sent again when a kept connection turns out to be closed; a request with a body never is. A 401 makes the token

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
-#include <unordered_set>
 
+#include "kube/key_table.h"
 #include "kube/reflector.h"
 
 namespace holdfast::kube {
@@ -66,32 +66,31 @@ class Informer {
 
  private:
   struct Private {};
-  // Found by the name of `now`, so no key is stored beside it. All but that name may change in place.
-  struct Entry {
-    mutable Ptr now;            // what readers see; never null
-    mutable Ptr told{};         // what handlers saw last; older than `now` after Observe
-    mutable uint32_t list = 0;  // the last list that had it unchanged; reflector's thread only
-  };
   struct Name {
+    Name(std::string_view its_ns, std::string_view its_name) : ns(its_ns), name(its_name) {}
+    explicit Name(const Ptr& object) : Name(object->meta.ns, object->meta.name) {}
+    bool operator==(const Name&) const = default;
     std::string_view ns, name;
   };
-  struct ByName {
-    using is_transparent = void;
-    static Name Of(const Name& name) { return name; }
-    static Name Of(const Entry& entry) { return {entry.now->meta.ns, entry.now->meta.name}; }
-    static Name Of(const Ptr& object) { return {object->meta.ns, object->meta.name}; }
-    template <class A>
-    size_t operator()(const A& a) const {
-      const Name name = Of(a);
-      return std::hash<std::string_view>()(name.ns) * 31 + std::hash<std::string_view>()(name.name);
+  // Found by the name of `now`, so no key is stored beside it. All but that name may change in place.
+  struct Entry {
+    explicit Entry(Ptr object) : now(std::move(object)) {}
+    bool Is(const Name& name) const { return Name(now) == name; }
+    static size_t Hash(const Name& name) { return std::hash<std::string_view>()(name.ns) * 31 + std::hash<std::string_view>()(name.name); }
+
+    // The object's metadata and, once that is here, its name.
+    [[gnu::always_inline]] void FetchFirst() const {
+      const auto* object = reinterpret_cast<const char*>(now.get());
+      for (size_t at = 0; at < sizeof(ObjectMeta); at += 64) __builtin_prefetch(object + at);
     }
-    template <class A, class B>
-    bool operator()(const A& a, const B& b) const {
-      const Name left = Of(a), right = Of(b);
-      return left.name == right.name && left.ns == right.ns;
-    }
+    [[gnu::always_inline]] void FetchRest() const { __builtin_prefetch(now->meta.name.data()); }
+
+    Ptr now;            // what readers see; never null
+    Ptr told{};         // what handlers saw last; older than `now` after Observe
+    uint32_t list = 0;  // the last list that had it unchanged; reflector's thread only
+    uint32_t hash = 0;  // the table's
   };
-  using Objects = std::unordered_set<Entry, ByName, ByName>;
+  using Objects = KeyTable<Entry, Name>;
   struct Index {
     IndexFn fn;
     std::unordered_map<std::string, std::map<std::string, Ptr>> values;  // value → key → object
@@ -113,7 +112,7 @@ class Informer {
   bool Has(const std::string& resource_version) const;
   void WakeWaiters() const;
   // With mutex_ held for writing:
-  void Put(const Entry& entry, Ptr now);
+  void Put(Entry* entry, Ptr now);
   std::vector<std::string> ValuesOf(const Index& index, const T& object) const;
   void Reindex(const Ptr& old, const Ptr& now);
   void Advance(const std::string& resource_version);
@@ -131,7 +130,7 @@ class Informer {
   std::string seen_version_;  // everything up to it is in objects_
 
   // The list that is coming in; reflector's thread only. What it has unchanged is only marked, so a list costs what changed.
-  Objects listed_;
+  std::unique_ptr<Objects> listed_ = std::make_unique<Objects>();
   uint32_t list_ = 1;
 
   mutable std::mutex wait_mutex_;  // before mutex_

@@ -78,8 +78,8 @@ bool Informer<T>::WaitForSync(Duration timeout, std::stop_token stop) const {
 template <class T>
 typename Informer<T>::Ptr Informer<T>::Get(const std::string& ns, const std::string& name) const {
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(Name{ns, name});
-  return found == objects_.end() ? nullptr : found->now;
+  const Entry* found = objects_.Find({ns, name});
+  return found == nullptr ? nullptr : found->now;
 }
 
 template <class T>
@@ -87,7 +87,7 @@ std::vector<typename Informer<T>::Ptr> Informer<T>::List() const {
   std::shared_lock lock(mutex_);
   std::vector<Ptr> out;
   out.reserve(objects_.size());
-  for (const Entry& entry : objects_) out.push_back(entry.now);
+  objects_.ForEach([&out](const Entry* entry) { out.push_back(entry->now); });
   return out;
 }
 
@@ -120,14 +120,14 @@ void Informer<T>::Observe(const Json& object) {
   if (!now || (!namespace_.empty() && now->meta.ns != namespace_)) return;
   const std::string& version = now->meta.resource_version;
   std::unique_lock lock(mutex_);
-  auto found = objects_.find(now);
-  if (found == objects_.end()) {
+  Entry* found = objects_.Find(Name(now));
+  if (found == nullptr) {
     // The watch is past this version, so the object was deleted meanwhile (or never was in our scope).
     if (!IsOlderVersion(seen_version_, version) && !seen_version_.empty()) return;
     Reindex(nullptr, now);
-    objects_.insert(Entry{.now = std::move(now)});
+    objects_.FindOrAdd(Name(now), now);
   } else if (IsOlderVersion(found->now->meta.resource_version, version)) {
-    Put(*found, std::move(now));
+    Put(found, std::move(now));
   }
 }
 
@@ -184,30 +184,29 @@ typename Informer<T>::Ptr Informer<T>::Decode(const Json& object) const {
 template <class T>
 void Informer<T>::ListItem(const Json& object) {
   const ObjectKey key = KeyOf(object);
-  if (auto again = listed_.find(Name{key.ns, key.name}); again != listed_.end()) listed_.erase(again);
+  if (Entry* again = listed_->Find({key.ns, key.name})) listed_->Erase(again);
   {
     std::shared_lock lock(mutex_);  // Observe may add entries meanwhile; nobody else looks at the mark
-    auto found = objects_.find(Name{key.ns, key.name});
-    if (found != objects_.end() && found->told && IsUnchanged(found->told->meta, object)) {
+    Entry* found = objects_.Find({key.ns, key.name});
+    if (found != nullptr && found->told && IsUnchanged(found->told->meta, object)) {
       found->list = list_;
       return;
     }
   }
-  if (Ptr item = Decode(object)) listed_.insert(Entry{.now = std::move(item)});
+  if (Ptr item = Decode(object)) listed_->FindOrAdd(Name(item), item);
 }
 
 template <class T>
 void Informer<T>::ListRemove(const Json& object) {
   const ObjectKey key = KeyOf(object);
-  if (auto listed = listed_.find(Name{key.ns, key.name}); listed != listed_.end()) listed_.erase(listed);
+  if (Entry* listed = listed_->Find({key.ns, key.name})) listed_->Erase(listed);
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(Name{key.ns, key.name});
-  if (found != objects_.end()) found->list = 0;
+  if (Entry* found = objects_.Find({key.ns, key.name})) found->list = 0;
 }
 
 template <class T>
 void Informer<T>::ListRestart() {
-  listed_ = Objects();
+  listed_ = std::make_unique<Objects>();
   ++list_;
 }
 
@@ -218,35 +217,32 @@ void Informer<T>::ListDone(const std::string& version, bool rolled_back) {
     std::unique_lock lock(mutex_);
     if (rolled_back) seen_version_.clear();
     Advance(version);
-    for (auto at = objects_.begin(); at != objects_.end();) {
-      const Entry& entry = *at;
-      const bool newer = !rolled_back && IsOlderVersion(version, entry.now->meta.resource_version);
-      if (newer || entry.list == list_ || listed_.contains(entry.now)) {
-        if (rolled_back && entry.list == list_) Put(entry, entry.told);  // not what Observe brought from a lost future
-        ++at;
-        continue;
+    objects_.ForEach([&](Entry* entry) {
+      const bool newer = !rolled_back && IsOlderVersion(version, entry->now->meta.resource_version);
+      if (newer || entry->list == list_ || listed_->Find(Name(entry->now)) != nullptr) {
+        if (rolled_back && entry->list == list_) Put(entry, entry->told);  // not what Observe brought from a lost future
+        return;
       }
-      changes.push_back({entry.told ? entry.told : entry.now, nullptr});
-      Reindex(entry.now, nullptr);
-      at = objects_.erase(at);
-    }
-    objects_.reserve(objects_.size() + listed_.size());
-    while (!listed_.empty()) {
-      auto node = listed_.extract(listed_.begin());
-      const Ptr now = node.value().now;
-      auto at = objects_.find(now);
-      if (at == objects_.end()) {
-        at = objects_.insert(std::move(node)).position;
+      changes.push_back({entry->told ? entry->told : entry->now, nullptr});
+      Reindex(entry->now, nullptr);
+      objects_.Erase(entry);
+    });
+    objects_.Reserve(objects_.size() + listed_->size());
+    listed_->ForEach([&](Entry* item) {
+      const Ptr now = item->now;
+      listed_->Erase(item);  // two tables never hold all of it
+      const auto [entry, is_new] = objects_.FindOrAdd(Name(now), now);
+      if (is_new) {
         Reindex(nullptr, now);
-      } else if (!rolled_back && IsOlderVersion(now->meta.resource_version, at->now->meta.resource_version)) {
-        continue;
+      } else if (!rolled_back && IsOlderVersion(now->meta.resource_version, entry->now->meta.resource_version)) {
+        return;
       } else {
-        Put(*at, now);
+        Put(entry, now);
       }
-      changes.push_back({at->told, now});
-      at->told = now;
-    }
-    listed_ = Objects();
+      changes.push_back({entry->told, now});
+      entry->told = now;
+    });
+    listed_ = std::make_unique<Objects>();
     ++list_;
   }
   for (const Change& change : changes) Tell(change);
@@ -264,7 +260,7 @@ void Informer<T>::Upsert(const Json& object) {
   {
     std::unique_lock lock(mutex_);
     Advance(version);
-    auto [entry, added] = objects_.insert(Entry{.now = now});
+    const auto [entry, added] = objects_.FindOrAdd(Name(now), now);
     // Observe was ahead of the watch: the event of that version, or a newer one, will follow.
     const bool late = IsOlderVersion(version, entry->now->meta.resource_version);
     const bool known = entry->told && entry->told->meta.resource_version == version;
@@ -287,11 +283,11 @@ void Informer<T>::Remove(const Json& object) {
   {
     std::unique_lock lock(mutex_);
     Advance(version);
-    auto found = objects_.find(last);
+    Entry* found = objects_.Find(Name(last));
     // What is newer was created again, and Observe was ahead of the watch.
-    if (found != objects_.end() && !IsOlderVersion(version, found->now->meta.resource_version)) {
+    if (found != nullptr && !IsOlderVersion(version, found->now->meta.resource_version)) {
       Reindex(found->now, nullptr);
-      objects_.erase(found);
+      objects_.Erase(found);
       change.old = std::move(last);
     }
   }
@@ -322,9 +318,9 @@ void Informer<T>::Tell(const Change& change) const {
 }
 
 template <class T>
-void Informer<T>::Put(const Entry& entry, Ptr now) {
-  Reindex(entry.now, now);
-  entry.now = std::move(now);
+void Informer<T>::Put(Entry* entry, Ptr now) {
+  Reindex(entry->now, now);
+  entry->now = std::move(now);
 }
 
 template <class T>

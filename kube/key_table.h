@@ -1,22 +1,22 @@
-// A hash table of things that have a `std::string key` and a `uint32_t hash`, both set by the table, for tables that are looked into for
-// every piece of work. What a look-up costs must not grow with the table, so it touches little memory: open addressing over 8 bytes a slot,
-// and entries side by side in chunks, in the order in which they came. Entries do not move; the memory of a chunk goes when its last entry
-// does. Thread-compatible.
+// A hash table of things that know their key, for tables that are looked into for every piece of work. What a look-up costs must not grow
+// with the table, so it touches little memory: open addressing over 8 bytes a slot, and entries side by side in chunks, in the order in
+// which they came. Entries do not move; the memory of a chunk goes when its last entry does. Thread-compatible.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace holdfast::kube {
 
-template <class Entry>
+// An Entry has a `uint32_t hash`, which the table sets, `bool Is(const Key&) const`, and `static size_t Hash(const Key&)`. One that only
+// points to what a look-up touches may have `FetchFirst() const` and, called later, `FetchRest() const`: they prefetch that.
+// (always_inline: GCC drops calls of functions that do nothing but prefetch.)
+template <class Entry, class Key>
 class KeyTable {
  public:
   KeyTable() : slots_(kMinSlots) {}
@@ -28,20 +28,24 @@ class KeyTable {
     }
   }
 
-  Entry* Find(const std::string& key) const { return Find(key, HashOf(key)); }
+  Entry* Find(const Key& key) const { return Find(key, HashOf(key)); }
 
-  // At most 2^32 − 1 entries.
-  Entry* FindOrAdd(const std::string& key) {
+  struct Added {
+    Entry* entry;
+    bool is_new;
+  };
+  // `what` makes the entry when there is none. At most 2^32 − 1 entries.
+  template <class... Args>
+  Added FindOrAdd(const Key& key, Args&&... what) {
     const uint32_t hash = HashOf(key);
-    if (Entry* found = Find(key, hash)) return found;
-    if ((size_ + 1) * 3 > slots_.size() * 2) Resize(slots_.size() * 2);
+    if (Entry* found = Find(key, hash)) return {found, false};
+    Reserve(size_ + 1);
     const uint32_t place = Take();
-    Entry* added = std::construct_at(At(place));
-    added->key = key;
+    Entry* added = std::construct_at(At(place), std::forward<Args>(what)...);
     added->hash = hash;
     Put({hash, place});
     ++size_;
-    return added;
+    return {added, true};
   }
 
   void Erase(Entry* entry) {
@@ -62,8 +66,25 @@ class KeyTable {
     if (slots_.size() > kMinSlots && size_ * 16 < slots_.size()) Resize(slots_.size() / 4);
   }
 
+  // All entries, as they lie in memory. `fn` may erase the entry that it is given, no other.
+  template <class Fn>
+  void ForEach(Fn fn) const {
+    for (size_t number = 0; number < chunks_.size(); ++number) {
+      for (uint64_t used = chunks_[number] ? chunks_[number]->used : 0; used != 0; used &= used - 1) {
+        fn(At(1 + static_cast<uint32_t>(number) * kChunk + static_cast<uint32_t>(std::countr_zero(used))));
+      }
+    }
+  }
+
+  // Room for this many entries: adding them moves no slots.
+  void Reserve(size_t entries) {
+    size_t slots = slots_.size();
+    while (entries * 3 > slots * 2) slots *= 2;
+    if (slots != slots_.size()) Resize(slots);
+  }
+
   // Fetches what Find and Erase of this entry will look at. Large tables are not in a near cache, and their slots in no order.
-  void Prefetch(const Entry* entry) const { __builtin_prefetch(&slots_[entry->hash & mask()], 1); }
+  [[gnu::always_inline]] void Prefetch(const Entry* entry) const { __builtin_prefetch(&slots_[entry->hash & mask()], 1); }
 
   size_t size() const { return size_; }
 
@@ -79,8 +100,8 @@ class KeyTable {
     alignas(Entry) std::byte entries[kChunk * sizeof(Entry)];
   };
 
-  static uint32_t HashOf(const std::string& key) {
-    const size_t hash = std::hash<std::string>()(key);
+  static uint32_t HashOf(const Key& key) {
+    const size_t hash = Entry::Hash(key);
     return static_cast<uint32_t>(hash ^ (hash >> 32));
   }
   size_t mask() const { return slots_.size() - 1; }
@@ -90,12 +111,31 @@ class KeyTable {
     return std::launder(reinterpret_cast<Entry*>(chunk.entries)) + (place - 1) % kChunk;
   }
 
-  Entry* Find(const std::string& key, uint32_t hash) const {
+  // Null: nothing is there.
+  const Entry* EntryAt(uint32_t place) const {
+    const size_t number = (place - 1) / kChunk;
+    if (number >= chunks_.size() || !chunks_[number] || (chunks_[number]->used >> (place - 1) % kChunk & 1) == 0) return nullptr;
+    return At(place);
+  }
+
+  Entry* Find(const Key& key, uint32_t hash) const {
     for (size_t i = hash & mask(); slots_[i].place != 0; i = (i + 1) & mask()) {
       if (slots_[i].hash != hash) continue;
-      if (Entry* entry = At(slots_[i].place); entry->key == key) return entry;
+      Entry* entry = At(slots_[i].place);
+      if (!entry->Is(key)) continue;
+      if constexpr (requires { entry->FetchFirst(); }) FetchAfter(slots_[i].place);
+      return entry;
     }
     return nullptr;
+  }
+
+  // Lists, and the queues that they fill, go through entries in the order in which they came: the next ones are fetched meanwhile.
+  [[gnu::always_inline]] void FetchAfter(uint32_t place) const {
+    if (const Entry* next = EntryAt(place + 1)) {
+      Prefetch(next);
+      next->FetchRest();
+    }
+    if (const Entry* second = EntryAt(place + 2)) second->FetchFirst();
   }
 
   uint32_t Take() {

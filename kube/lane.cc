@@ -141,16 +141,42 @@ void Lane::CollectDone() {
   if (any && running_.empty()) on_empty_();
 }
 
-// options_ with the silence and answer that suit what runs now.
-TransportOptions Lane::Patience() const {
+// options_ with the silence and answer that suit one request.
+TransportOptions Lane::Patience(const Exchange& exchange) const {
   TransportOptions patience = options_;
   if (key_.streams) return patience;
-  for (const auto& [exchange, owned] : running_) {
-    const Duration timeout = exchange->order().request.timeout;
-    patience.silence = std::min(patience.silence, std::max<Duration>(timeout / 5, seconds(1)));
-    patience.answer = std::min(patience.answer, std::max<Duration>(timeout * 3 / 10, seconds(1)));
-  }
+  const Duration timeout = exchange.order().request.timeout;
+  patience.silence = std::min(patience.silence, std::max<Duration>(timeout / 5, seconds(1)));
+  patience.answer = std::min(patience.answer, std::max<Duration>(timeout * 3 / 10, seconds(1)));
   return patience;
+}
+
+TransportOptions Lane::LeastPatience() const {
+  TransportOptions least = options_;
+  for (const auto& [exchange, owned] : running_) {
+    const TransportOptions patience = Patience(*exchange);
+    least.silence = std::min(least.silence, patience.silence);
+    least.answer = std::min(least.answer, patience.answer);
+  }
+  return least;
+}
+
+// The connection is silent and the probe was not answered. Nobody else comes to it; what has waited for as long as it can fails; what can
+// wait longer may still be answered, when it was the server that stood still.
+void Lane::GiveUp(MonoTime now) {
+  const Duration quiet = now - last_heard_;
+  std::vector<Exchange*> over;
+  for (const auto& [exchange, owned] : running_) {
+    const TransportOptions patience = Patience(*exchange);
+    if (patience.silence + patience.answer <= quiet) over.push_back(exchange);
+  }
+  const auto quiet_ms = std::chrono::duration_cast<milliseconds>(quiet).count();
+  LogWarning("a connection is silent, opening another",
+             {{"server", key_.origin}, {"silent_ms", quiet_ms}, {"requests", running_.size()}, {"given_up", over.size()}});
+  const Status why(Code::kUnavailable, key_.origin + ": the connection is dead: no byte for " + std::to_string(quiet_ms) + " ms");
+  if (over.size() == running_.size()) return Kill(why);
+  Retire();
+  for (Exchange* exchange : over) Cancel(exchange, why);
 }
 
 // A request of our own beside the others, on their connection: HTTP/2's PING, as far as libcurl lets us.
@@ -189,15 +215,13 @@ void Lane::Watchdog() {
     if (last_heard_ <= exchange->started()) Retire();
     Cancel(exchange, exchange->OutOfTime());
   }
-  const TransportOptions patience = Patience();
+  TransportOptions patience = LeastPatience();
   if (probe_ && probe_->started() + patience.answer <= now) {
     std::shared_ptr<Exchange> unanswered = Take(probe_.get());
     unanswered->Finish(unanswered->OutOfTime());
     if (last_heard_ <= unanswered->started()) {
-      const auto quiet = std::chrono::duration_cast<milliseconds>(now - last_heard_).count();
-      LogWarning("connection is dead, opening another", {{"server", key_.origin}, {"silent_ms", quiet}, {"requests", running_.size()}});
-      Kill(Status(Code::kUnavailable, key_.origin + ": the connection is dead: no byte for " + std::to_string(quiet) + " ms"));
-      return;
+      GiveUp(now);
+      patience = LeastPatience();
     }
   }
   if (running_.empty()) return;

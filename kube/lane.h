@@ -58,7 +58,9 @@ class Lane {
   std::shared_ptr<Exchange> Take(Exchange* exchange);
   void Watchdog();
   void Probe();
-  TransportOptions Patience() const;
+  TransportOptions Patience(const Exchange& exchange) const;
+  TransportOptions LeastPatience() const;
+  void GiveUp(MonoTime now);
 
   EventLoop& loop_;
   const LaneKey key_;

@@ -36,6 +36,14 @@ bool HasCondition(const Json& object, std::string_view type) {
   return false;
 }
 
+// The message of a condition that is False.
+std::string MessageOfFalse(const Json& object, std::string_view type) {
+  for (const Json& condition : GetArray(object, {"status", "conditions"})) {
+    if (GetString(condition, {"type"}) == type && GetString(condition, {"status"}) == "False") return GetString(condition, {"message"});
+  }
+  return "";
+}
+
 Container ReadContainer(const Json& json) {
   Container container;
   container.name = GetString(json, {"name"});
@@ -92,6 +100,13 @@ Volume ReadVolume(const Json& json) {
   return volume;
 }
 
+std::vector<ServicePort> ReadPorts(const Json& array) {
+  std::vector<ServicePort> out;
+  out.reserve(array.size());
+  for (const Json& port : array) out.push_back({GetString(port, {"name"}), GetString(port, {"protocol"}, "TCP"), GetInt32(port, {"port"})});
+  return out;
+}
+
 template <class T>
 T ReadWorkload(const Json& object) {
   T out;
@@ -108,6 +123,8 @@ const Resource ReplicaSet::kResource{"apps", "v1", "replicasets", "ReplicaSet", 
 const Resource Deployment::kResource{"apps", "v1", "deployments", "Deployment", true};
 const Resource StatefulSet::kResource{"apps", "v1", "statefulsets", "StatefulSet", true};
 const Resource Job::kResource{"batch", "v1", "jobs", "Job", true};
+const Resource Service::kResource{"", "v1", "services", "Service", true};
+const Resource EndpointSlice::kResource{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};
 const Resource Secret::kResource{"", "v1", "secrets", "Secret", true};
 const Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
 const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease", true};
@@ -132,7 +149,8 @@ Pod Pod::FromJson(const Json& object) {
   pod.host_pid = GetBool(spec, {"hostPID"});
   pod.host_users = GetBool(spec, {"hostUsers"}, true);
   pod.share_process_namespace = GetBool(spec, {"shareProcessNamespace"});
-  pod.termination_grace_seconds = GetInt(spec, {"terminationGracePeriodSeconds"}, 30);
+  pod.termination_grace_seconds =
+      GetInt(object, {"metadata", "deletionGracePeriodSeconds"}, GetInt(spec, {"terminationGracePeriodSeconds"}, 30));
   pod.priority = GetInt32(spec, {"priority"});
   for (const Json& gate : GetArray(spec, {"schedulingGates"})) pod.scheduling_gates.push_back(GetString(gate, {"name"}));
   pod.containers = ReadContainers(GetArray(spec, {"containers"}));
@@ -149,13 +167,36 @@ Pod Pod::FromJson(const Json& object) {
   pod.container_statuses = ReadContainerStatuses(GetArray(status, {"containerStatuses"}));
   pod.init_container_statuses = ReadContainerStatuses(GetArray(status, {"initContainerStatuses"}));
   pod.ready = HasCondition(object, "Ready");
+  pod.unscheduled = MessageOfFalse(object, "PodScheduled");
+  for (const Json& condition : GetArray(status, {"conditions"})) {
+    if (GetString(condition, {"type"}).find('/') != std::string::npos) pod.conditions.push_back(Condition::FromJson(condition));
+  }
   return pod;
+}
+
+std::vector<const Container*> Pod::LastingContainers() const {
+  std::vector<const Container*> lasting;
+  for (const Container& container : init_containers) {
+    if (container.restart_always) lasting.push_back(&container);
+  }
+  for (const Container& container : containers) lasting.push_back(&container);
+  return lasting;
+}
+
+const ContainerStatus* Pod::StatusOf(std::string_view container) const {
+  for (const auto* statuses : {&container_statuses, &init_container_statuses}) {
+    for (const ContainerStatus& status : *statuses) {
+      if (status.name == container) return &status;
+    }
+  }
+  return nullptr;
 }
 
 // Not what each pod has for itself: its address, the ids of its containers.
 void Pod::Share(StringPool* pool) {
   meta.Share(pool);
-  ShareAll(pool, {&node_name, &runtime_class, &phase, &host_ip, &qos_class, &restart_policy, &service_account, &status_reason});
+  ShareAll(pool,
+           {&node_name, &runtime_class, &phase, &host_ip, &qos_class, &restart_policy, &service_account, &status_reason, &unscheduled});
   for (std::vector<Container>* list : {&containers, &init_containers}) {
     for (Container& container : *list) {
       ShareAll(pool, {&container.name, &container.image});
@@ -167,6 +208,7 @@ void Pod::Share(StringPool* pool) {
   for (std::vector<ContainerStatus>* list : {&container_statuses, &init_container_statuses}) {
     for (ContainerStatus& status : *list) ShareAll(pool, {&status.name, &status.image, &status.image_id, &status.reason});
   }
+  for (Condition& condition : conditions) condition.Share(pool);
   for (Volume& volume : volumes) ShareAll(pool, {&volume.name, &volume.type, &volume.medium});
 }
 
@@ -193,8 +235,14 @@ Workload Workload::Read(const Json& object) {
   workload.meta = ObjectMeta::FromJson(object);
   workload.replicas = GetInt(object, {"spec", "replicas"}, 1);
   workload.ready_replicas = GetInt(object, {"status", "readyReplicas"});
+  const int64_t active = GetInt(object, {"status", "active"});
+  workload.pods = GetInt(object, {"status", "replicas"}, active);
+  workload.updated_pods = GetInt(object, {"status", "updatedReplicas"}, active);
+  workload.observed_generation = GetInt(object, {"status", "observedGeneration"});
+  workload.scaling_deletes_volumes = GetString(object, {"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}) == "Delete";
   workload.template_annotations = ReadStrings(GetObject(object, {"spec", "template", "metadata", "annotations"}));
   workload.template_labels = ReadStrings(GetObject(object, {"spec", "template", "metadata", "labels"}));
+  workload.first_ordinal = GetInt(object, {"spec", "ordinals", "start"});
   workload.revision = GetString(object, {"status", "updateRevision"});
   workload.backoff_limit = GetInt(object, {"spec", "backoffLimit"}, 6);
   workload.failed = GetInt(object, {"status", "failed"});
@@ -216,6 +264,40 @@ ReplicaSet ReplicaSet::FromJson(const Json& object) { return ReadWorkload<Replic
 Deployment Deployment::FromJson(const Json& object) { return ReadWorkload<Deployment>(object); }
 StatefulSet StatefulSet::FromJson(const Json& object) { return ReadWorkload<StatefulSet>(object); }
 Job Job::FromJson(const Json& object) { return ReadWorkload<Job>(object); }
+
+Service Service::FromJson(const Json& object) {
+  const Json& spec = GetObject(object, {"spec"});
+  Service service;
+  service.meta = ObjectMeta::FromJson(object);
+  service.type = GetString(spec, {"type"}, "ClusterIP");
+  service.cluster_ip = GetString(spec, {"clusterIP"});
+  service.family = service.cluster_ip.view().find(':') == std::string_view::npos ? "IPv4" : "IPv6";
+  service.local_only = GetString(spec, {"internalTrafficPolicy"}) == "Local";
+  service.selector = ReadStrings(GetObject(spec, {"selector"}));
+  service.ports = ReadPorts(GetArray(spec, {"ports"}));
+  return service;
+}
+
+EndpointSlice EndpointSlice::FromJson(const Json& object) {
+  EndpointSlice slice;
+  slice.meta = ObjectMeta::FromJson(object);
+  slice.service = GetString(object, {"metadata", "labels", kServiceLabel});
+  slice.managed_by = GetString(object, {"metadata", "labels", kManagerLabel});
+  slice.address_type = GetString(object, {"addressType"});
+  slice.ports = ReadPorts(GetArray(object, {"ports"}));
+  for (const Json& endpoint : GetArray(object, {"endpoints"})) {
+    const Json& addresses = GetArray(endpoint, {"addresses"});
+    if (addresses.empty() || !addresses[0].is_string()) continue;  // the others are equivalent
+    slice.endpoints.push_back({addresses[0].get<std::string>(), GetBool(endpoint, {"conditions", "ready"}, true)});
+  }
+  return slice;
+}
+
+void EndpointSlice::Share(StringPool* pool) {
+  meta.Share(pool);
+  ShareAll(pool, {&managed_by, &address_type});
+  for (ServicePort& port : ports) ShareAll(pool, {&port.name, &port.protocol});
+}
 
 Secret Secret::FromJson(const Json& object) {
   Secret secret;

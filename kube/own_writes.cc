@@ -24,6 +24,7 @@ void OwnWrites::Scope::Note(const Resource& resource, const Json& written) {
   if (newest.empty() || IsOlderVersion(newest, version)) newest = version;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): moved, unless the collection is known
 void OwnWrites::AddCache(const std::string& collection, WaitForVersion wait) { caches_.try_emplace(collection, std::move(wait)); }
 
 bool OwnWrites::Await(const std::string& key, std::stop_token stop) {

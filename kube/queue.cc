@@ -17,7 +17,11 @@ constexpr size_t kMaxEmptyClasses = 16;
 enum class Where : uint8_t { kNowhere, kReady, kDelayed };
 
 struct Entry {
-  std::string key{};
+  explicit Entry(std::string name) : key(std::move(name)) {}
+  bool Is(const std::string& other) const { return key == other; }
+  static size_t Hash(const std::string& key) { return std::hash<std::string>()(key); }
+
+  const std::string key;
   uint32_t hash = 0;
   Where where = Where::kNowhere;
   bool processing = false;  // given out by Get
@@ -68,7 +72,7 @@ struct WorkQueue::Impl {
   mutable std::mutex mutex{};
   std::condition_variable_any changed{};
   std::condition_variable_any drained{};
-  KeyTable<Entry> entries{};
+  KeyTable<Entry, std::string> entries{};
   std::map<int, Class, std::greater<>> classes{};
   std::set<Entry*, SoonerDue> delayed{};
   uint64_t order = 0;
@@ -147,18 +151,6 @@ struct WorkQueue::Impl {
     return nullptr;
   }
 
-  // Of the two keys that are likely to come after this one: long queues are not in a near cache. What of the next one is looked at to fetch
-  // more was fetched a call ago.
-  void FetchAhead(const Entry* e) const {
-    const Entry* next = e->next;
-    if (next == nullptr) return;
-    entries.Prefetch(next);
-    __builtin_prefetch(next->key.data());
-    if (next->next == nullptr) return;
-    __builtin_prefetch(next->next, 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(next->next + 1) - 1, 1);
-  }
-
   bool Idle() const { return ready == 0 && processing == 0; }
 };
 
@@ -167,7 +159,7 @@ void WorkQueue::Impl::Add(const std::string& key, const AddOptions& options) {
   const bool timed = options.after > Duration(0) || options.rate_limited || metrics != nullptr || !delayed.empty();
   const MonoTime now = timed ? clock.Mono() : MonoTime();
   TakeWhatIsDue(now);  // it became ready before this
-  Entry* e = entries.FindOrAdd(key);
+  Entry* e = entries.FindOrAdd(key, key).entry;
 
   Duration after = std::max(options.after, Duration(0));
   if (options.rate_limited) {
@@ -241,7 +233,15 @@ std::optional<WorkQueue::Item> WorkQueue::Get(std::stop_token stop) {
     --q.waiting;
   }
   Entry* e = q.Next();
-  q.FetchAhead(e);
+  // Long queues are not in a near cache. What the next key needs is fetched now; where that is, was fetched when the last one was taken.
+  if (const Entry* next = e->next) {
+    q.entries.Prefetch(next);
+    __builtin_prefetch(next->key.data());
+    if (const Entry* second = next->next) {
+      __builtin_prefetch(second);
+      __builtin_prefetch(&second->next);
+    }
+  }
   q.TakeFromClass(e);
   --q.ready;
   --q.available;

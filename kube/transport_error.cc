@@ -37,6 +37,21 @@ bool RefusedByAlert(std::string_view why) {
          (why.find("certificate") != std::string_view::npos || why.find("unknown ca") != std::string_view::npos);
 }
 
+bool BrokeBeforeTheAnswer(CURLcode code) {
+  switch (code) {
+    case CURLE_SEND_FAIL_REWIND:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string SystemError(CURL* easy) {
   long number = 0;
   curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
@@ -62,14 +77,16 @@ Status TransportError(CURL* easy, CURLcode code, const char* detail, const Order
       return {Code::kUnavailable, order.what + ": " + CertificateAdvice(easy, why) + " (" + why + ")"};
     case CURLE_SSL_CERTPROBLEM:
       return {Code::kUnavailable, order.what + ": our client certificate cannot be used: " + why};
-    case CURLE_SEND_FAIL_REWIND:
-      return {Code::kUnavailable, order.what + ": the connection broke before the answer; whether the server acted is not known"};
     default:
       break;
   }
   if (RefusedByAlert(why)) {
     return {Code::kUnavailable,
             order.what + ": the server refuses our client certificate: renew it, or use one of a CA that it trusts (" + why + ")"};
+  }
+  if (BrokeBeforeTheAnswer(code) && order.request.method != "GET") {
+    return {Code::kUnavailable,
+            order.what + ": the connection broke before the answer; whether the server acted is not known (" + why + ")"};
   }
   return {Code::kUnavailable, order.what + ": " + why};
 }

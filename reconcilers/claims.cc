@@ -10,6 +10,11 @@ namespace {
 
 constexpr char kOutOfService[] = "node.kubernetes.io/out-of-service";
 
+bool FreeInterval(const api::Checkpoint& c) {
+  return !c.spec.final && c.spec.trigger == api::Trigger::kInterval && c.status.phase == Phase::kReady && !c.meta.terminating() &&
+         !c.status.claim;
+}
+
 // The kubelet gives a reason when the end was its own decision (Evicted, Preempting, Terminated by the node's shutdown, …).
 bool EndedByItself(const kube::Pod& pod) { return pod.status_reason.empty() || pod.status_reason == "DeadlineExceeded"; }
 
@@ -36,9 +41,24 @@ bool Unclaimed(const api::Checkpoint& checkpoint) {
   return checkpoint.status.phase == Phase::kReady && checkpoint.spec.final && !checkpoint.status.claim && !checkpoint.meta.terminating();
 }
 
+const api::Condition* DamageOf(const api::Checkpoint& checkpoint) {
+  const api::Condition* damaged = kube::FindCondition(checkpoint.status.conditions, api::kDamaged);
+  return damaged != nullptr && damaged->status == "True" ? damaged : nullptr;
+}
+
 bool UnderWay(const api::Checkpoint& checkpoint) { return checkpoint.status.phase != Phase::kPending && !checkpoint.done(); }
 
 bool HoldsItsPod(const api::Checkpoint& checkpoint) { return checkpoint.spec.final && (!checkpoint.done() || Unclaimed(checkpoint)); }
+
+bool Unused(const api::Checkpoint& c) {
+  if (c.status.phase != Phase::kReady || c.meta.terminating() || !c.status.claim || Reclaimed(c)) return false;
+  const api::Restore* outcome = OutcomeOfClaim(c);
+  return outcome == nullptr || (outcome->outcome == "Failed" && !outcome->ran);
+}
+
+bool GivenInVain(const api::Checkpoint& c, const kube::Pod* claimant) {
+  return Unused(c) && (claimant == nullptr || claimant->meta.terminating());
+}
 
 bool OutOfService(const kube::Node* node) {
   if (node == nullptr) return true;
@@ -58,9 +78,12 @@ End EndOf(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::N
   return node->ready ? End::kLeaving : End::kUnconfirmed;
 }
 
+bool OfALivingPod(const api::Checkpoint& c, const kube::Pod* pod, const kube::Node* node) {
+  return FreeInterval(c) && EndOf(c, pod, node) == End::kLives;
+}
+
 bool StandsIn(const api::Checkpoint& c, const kube::Pod* pod, const kube::Node* node, WallTime born) {
-  if (c.spec.final || c.spec.trigger != api::Trigger::kInterval || c.status.phase != Phase::kReady) return false;
-  if (c.meta.terminating() || c.status.claim) return false;
+  if (!FreeInterval(c)) return false;
   const End end = EndOf(c, pod, node);
   // A successor may be seen before the deletion that it answers.
   if (end == End::kLives) return OutOfService(node) || !node->ready;
@@ -79,7 +102,15 @@ WallTime CompletedAt(const api::Checkpoint& checkpoint) {
   return CreatedAt(checkpoint);
 }
 
-WallTime DeadlineOf(const api::Checkpoint& checkpoint) { return CreatedAt(checkpoint) + checkpoint.spec.deadline; }
+WallTime DeadlineOf(const api::Checkpoint& checkpoint) {
+  return ParseTime(checkpoint.status.started_at).value_or(CreatedAt(checkpoint)) + checkpoint.spec.deadline;
+}
+
+WallTime WaitedForUntil(const api::Checkpoint& checkpoint) {
+  const api::Condition* ready = checkpoint.Ready();
+  const bool queued = checkpoint.status.phase == Phase::kPending && ready != nullptr && ready->reason == api::reason::kQueued;
+  return std::max(DeadlineOf(checkpoint), queued ? CreatedAt(checkpoint) + kTurnComes : WallTime()) + kAgentGrace;
+}
 
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b) {
   const WallTime at_a = CompletedAt(*a), at_b = CompletedAt(*b);

@@ -8,6 +8,8 @@ namespace holdfast::reconcilers {
 inline constexpr char kContentFinalizer[] = "holdfast.dev/stored-content";
 // How long after its deadline an agent that says nothing is still waited for.
 inline constexpr Duration kAgentGrace = std::chrono::seconds(15);
+// How long a drain's checkpoint waits for its turn at most: those before it have deadlines of their own, so it comes.
+inline constexpr Duration kTurnComes = std::chrono::hours(1);
 
 // The restore that the present claim led to, or nullptr while there is none.
 const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint);
@@ -15,10 +17,16 @@ const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint);
 bool Reclaimed(const api::Checkpoint& checkpoint);
 // Ready, final, and nobody's yet: the only copy of its pod's state, or about to be.
 bool Unclaimed(const api::Checkpoint& checkpoint);
+// Its condition that says that the store cannot read it any more, or nullptr.
+const api::Condition* DamageOf(const api::Checkpoint& checkpoint);
 // Being made by an agent: from Assigned until it is done.
 bool UnderWay(const api::Checkpoint& checkpoint);
 // Its pod is frozen, about to be, or waits for its turn.
 bool HoldsItsPod(const api::Checkpoint& checkpoint);
+// Given to a pod that has not gone on from it.
+bool Unused(const api::Checkpoint& checkpoint);
+// The same, and that pod has ended, or is about to: the next one shall have it. `claimant`: null when it is gone.
+bool GivenInVain(const api::Checkpoint& checkpoint, const kube::Pod* claimant);
 
 // A pod that is made later than this after another's end does not take its place: the workload was smaller for a while.
 inline constexpr Duration kFollowsWithin = std::chrono::minutes(2);
@@ -37,10 +45,15 @@ End EndOf(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::N
 bool OutOfService(const kube::Node* node);
 // An interval checkpoint that a successor born at `born` may be meant to go on from: Ready, nobody's, and its pod has ended, or may have.
 bool StandsIn(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node, WallTime born);
+// An interval checkpoint, Ready and nobody's, of a pod that runs as far as is known.
+bool OfALivingPod(const api::Checkpoint& checkpoint, const kube::Pod* pod, const kube::Node* node);
 
 WallTime CreatedAt(const api::Checkpoint& checkpoint);
 WallTime CompletedAt(const api::Checkpoint& checkpoint);  // completedAt, else when Ready last changed, else creation
+// spec.deadline from its creation, or, once it was assigned, from then.
 WallTime DeadlineOf(const api::Checkpoint& checkpoint);
+// Until when somebody who needs what becomes of it waits: the time in a node's queue comes before its deadline begins.
+WallTime WaitedForUntil(const api::Checkpoint& checkpoint);
 // Newest first.
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b);
 

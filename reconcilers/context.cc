@@ -1,6 +1,7 @@
 #include "reconcilers/context.h"
 
 #include "base/fault_point.h"
+#include "base/log.h"
 
 namespace holdfast::reconcilers {
 namespace {
@@ -8,7 +9,18 @@ namespace {
 constexpr Duration kWriteTimeout = std::chrono::seconds(10);
 constexpr Duration kReadTimeout = std::chrono::seconds(5);
 
+bool MayPass(Code code) {
+  return code == Code::kUnavailable || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted || code == Code::kCancelled;
+}
+
 }  // namespace
+
+kube::CallOptions Calls(std::stop_token stop, Duration timeout) {
+  kube::CallOptions options;
+  options.timeout = timeout;
+  options.stop = std::move(stop);
+  return options;
+}
 
 void Announce(const Context& context, const Notice& notice, const kube::Pod* pod, const api::Checkpoint* checkpoint) {
   auto send = [&](const kube::ObjectReference& about) {
@@ -20,6 +32,25 @@ void Announce(const Context& context, const Notice& notice, const kube::Pod* pod
   };
   if (notice.on_pod && pod != nullptr) send(kube::ObjectReference::To(kube::Pod::kResource, pod->meta));
   if (notice.on_checkpoint && checkpoint != nullptr) send(kube::ObjectReference::To(api::Checkpoint::kResource, checkpoint->meta));
+}
+
+Status AnnounceOnce(const Context& context, const Notice& notice, const std::string& id, const kube::Pod* pod,
+                    const api::Checkpoint* checkpoint, std::stop_token stop) {
+  kube::CallOptions options;
+  options.timeout = kWriteTimeout;
+  options.stop = std::move(stop);
+  auto send = [&](const kube::ObjectReference& about) {
+    const auto once = notice.warning ? &kube::EventRecorder::WarnOnce : &kube::EventRecorder::NormalOnce;
+    const Status sent =
+        (context.events.*once)(about, id, notice.reason, "Holdfast", notice.note, options).With("the event " + notice.reason);
+    if (sent.ok() || MayPass(sent.code())) return sent;
+    LogError("an event that cannot be sent",
+             {{"about", about.ns + "/" + about.name}, {"reason", notice.reason}, {"note", notice.note}, {"error", sent.ToString()}});
+    return Status::Ok();
+  };
+  if (notice.on_pod && pod != nullptr) HF_RETURN_IF_ERROR(send(kube::ObjectReference::To(kube::Pod::kResource, pod->meta)));
+  if (!notice.on_checkpoint || checkpoint == nullptr) return Status::Ok();
+  return send(kube::ObjectReference::To(api::Checkpoint::kResource, checkpoint->meta));
 }
 
 Json Locked(Json patch, const kube::ObjectMeta& seen) {

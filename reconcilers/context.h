@@ -17,10 +17,20 @@ struct Context {
   // Puts what a write returned into the cache: the next look sees it.
   std::function<void(const Json& checkpoint)> observe;
   int64_t term = 0;  // of leadership: goes with every write that makes somebody act (base/fence.h); 0: there is no election
+  // Has reconcilers/stop look at a pod (namespace/name). Unset: what something else than a drain stops is not checkpointed.
+  std::function<void(const std::string& pod)> decide_stop{};
 };
+
+// Options of a request to the API server.
+kube::CallOptions Calls(std::stop_token stop, Duration timeout = std::chrono::seconds(10));
 
 // Either may be null.
 void Announce(const Context& context, const Notice& notice, const kube::Pod* pod, const api::Checkpoint* checkpoint);
+
+// Events that have to come through, once each, whoever may have sent them before: `id` says of what they are. An error when they may come
+// through later; what the API server refuses for good is logged, since nobody shall wait for it.
+Status AnnounceOnce(const Context& context, const Notice& notice, const std::string& id, const kube::Pod* pod,
+                    const api::Checkpoint* checkpoint, std::stop_token stop);
 
 // status.claim := `claim`, or nothing, if the Checkpoint is still as we saw it. kConflict: it is not.
 Result<CheckpointPtr> WriteClaim(const Context& context, const api::Checkpoint& seen, const std::optional<api::Claim>& claim,

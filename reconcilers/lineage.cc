@@ -11,7 +11,7 @@ std::string LabelOf(const kube::ObjectMeta& meta, const std::string& key) {
 std::string OrdinalOf(const kube::Pod& pod, const std::string& kind) {
   if (kind == "Job") return pod.meta.Annotation("batch.kubernetes.io/job-completion-index");
   if (kind != "StatefulSet") return "";
-  const std::string index = LabelOf(pod.meta, "apps.kubernetes.io/pod-index");
+  std::string index = LabelOf(pod.meta, "apps.kubernetes.io/pod-index");
   if (!index.empty()) return index;
   const size_t dash = pod.meta.name.rfind('-');  // before Kubernetes 1.28 the name alone tells
   return dash == std::string::npos ? "" : pod.meta.name.substr(dash + 1);
@@ -100,12 +100,21 @@ Protection ProtectionOf(const View& view, const kube::Pod& pod, const std::strin
       return Decide(view, ns, word, lineage.owner.kind + " " + lineage.owner.name);
     }
   }
+  PolicyPtr matching;  // of several the first by name, so that all who ask hear the same
   for (const PolicyPtr& policy : view.PoliciesIn(ns)) {
-    if (policy->spec.selector.Matches(pod.meta.labels)) return {true, policy, ""};
+    if ((!matching || policy->meta.name < matching->meta.name) && policy->spec.selector.Matches(pod.meta.labels)) matching = policy;
   }
+  if (matching) return {true, matching, ""};
+  // Its SuspendedWorkload may come after its first pod.
+  const bool asks = lineage.workload && (lineage.owner.kind == "Deployment" || lineage.owner.kind == "StatefulSet");
+  const bool may_be_idle = asks && api::ParseIdleAfter(lineage.workload->meta.Annotation(api::kSuspendWhenIdle));
+  const bool sleeps = may_be_idle || !view.SuspendersOf(ns, lineage.owner.kind, lineage.owner.name).empty();
   if (NamespacePtr space = view.GetNamespace(ns)) {
-    if (Word word = Read(space->meta.annotations); word.any()) return Decide(view, ns, word, "namespace " + ns);
+    Word word = Read(space->meta.annotations);
+    // Of the namespace's word its policy holds for what may sleep, too; its "false" is meant for what nobody named.
+    if (word.any() && !(sleeps && word.protect == "false")) return Decide(view, ns, word, "namespace " + ns);
   }
+  if (sleeps) return {true, BuiltIn(), ""};
   return off;
 }
 

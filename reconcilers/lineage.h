@@ -21,8 +21,8 @@ struct Protection {
   std::string problem;  // a malformed annotation: what it is and what to write instead; then `on` is false
 };
 
-// The nearest annotation wins: pod, then owner, then a RestorePolicy whose selector matches, then namespace. holdfast.dev/protect:
-// "false" switches off what stands further away.
+// The nearest word wins: an annotation of the pod, then of its owner, then a RestorePolicy whose selector matches, then a SuspendedWorkload
+// that names its owner, then an annotation of the namespace. holdfast.dev/protect: "false" switches off what stands further away.
 Protection ProtectionOf(const View& view, const kube::Pod& pod, const std::string& ns, const Lineage& lineage);
 
 // holdfast.dev/containers of the pod or its owner, split; empty: the default.

@@ -1,16 +1,20 @@
 #include "reconcilers/support.h"
 
+#include "api/gpu.h"
+
 namespace holdfast::reconcilers {
 namespace {
 
-constexpr std::string_view kGpus[] = {"nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "intel.com/gpu"};
-
-std::optional<std::string> GpuOf(const kube::Pod& pod) {
-  for (const kube::Container& container : pod.containers) {
-    for (const auto& [resource, amount] : container.limits) {
-      for (std::string_view gpu : kGpus) {
-        if (resource.starts_with(gpu) && amount != "0") return "container " + container.name + " has " + resource;
-      }
+// A pod gets its GPUs from whoever runs it. Where that is not by CDI, the vendor's own OCI runtime does it, and ours in its place would
+// not: so the user says it, by naming our RuntimeClass.
+std::optional<std::string> UnsupportedGpu(const kube::Pod& pod) {
+  for (const kube::Container* container : pod.LastingContainers()) {
+    if (const std::string gpu = api::UnsupportedGpuOf(*container); !gpu.empty()) {
+      return "container " + container->name + " has " + gpu + ": of GPUs, only whole NVIDIA ones (nvidia.com/gpu) can be checkpointed";
+    }
+    if (pod.runtime_class != api::kRuntimeClass && !api::GpuOf(*container).empty()) {
+      return "container " + container->name + " has " + api::GpuOf(*container) +
+             ": where GPUs are given to pods by CDI, set runtimeClassName: holdfast in its template to protect it";
     }
   }
   return std::nullopt;
@@ -25,8 +29,7 @@ std::optional<std::string> UnsupportedPod(const kube::Pod& pod) {
   if (!pod.host_users) return "it runs in a user namespace (hostUsers: false), which CRIU cannot restore: remove hostUsers to protect it";
   if (pod.host_pid)
     return "it shares the node's process ids (hostPID: true), which another node does not have: remove hostPID to protect it";
-  if (auto gpu = GpuOf(pod)) return "GPU checkpointing is not available on this node (" + *gpu + ")";
-  return std::nullopt;
+  return UnsupportedGpu(pod);
 }
 
 std::optional<std::string> Unprotected(const kube::Pod& pod) {

@@ -9,6 +9,7 @@
 
 #include "api/checkpoint.h"
 #include "api/restore_policy.h"
+#include "api/suspended_workload.h"
 #include "kube/objects.h"
 
 namespace holdfast::reconcilers {
@@ -28,6 +29,7 @@ using NamespacePtr = std::shared_ptr<const kube::Namespace>;
 using WorkloadPtr = std::shared_ptr<const kube::Workload>;
 using CheckpointPtr = std::shared_ptr<const api::Checkpoint>;
 using PolicyPtr = std::shared_ptr<const api::RestorePolicy>;
+using SuspendedPtr = std::shared_ptr<const api::SuspendedWorkload>;
 using PdbPtr = std::shared_ptr<const PodDisruptionBudget>;
 
 class View {
@@ -38,23 +40,31 @@ class View {
   virtual std::vector<PodPtr> PodsIn(const std::string& ns) const = 0;
   virtual std::vector<PodPtr> GatedPodsIn(const std::string& ns) const = 0;  // those that wait behind holdfast.dev/claim
   virtual NodePtr GetNode(const std::string& name) const = 0;
-  virtual bool AnyNodeReady() const = 0;  // one that carries holdfast.dev/runtime=ready
+  virtual std::vector<NodePtr> ReadyNodes() const = 0;  // those that carry holdfast.dev/runtime=ready
   virtual NamespacePtr GetNamespace(const std::string& name) const = 0;
   // ReplicaSet, Deployment, StatefulSet or Job; null for other kinds. On a miss of the cache (or another uid in it) asks the API server,
   // for at most `live`.
   virtual WorkloadPtr GetWorkload(const kube::OwnerReference& ref, const std::string& ns, Duration live) const = 0;
   virtual CheckpointPtr GetCheckpoint(const std::string& ns, const std::string& name) const = 0;
+  virtual std::vector<CheckpointPtr> Checkpoints() const = 0;  // of all namespaces
   virtual std::vector<CheckpointPtr> CheckpointsIn(const std::string& ns) const = 0;
   virtual std::vector<CheckpointPtr> CheckpointsOfOwner(const std::string& owner_uid) const = 0;  // by status.owner.uid
   virtual std::vector<CheckpointPtr> CheckpointsOfPod(const std::string& pod_uid) const = 0;      // by spec.podRef.uid
   virtual std::vector<CheckpointPtr> CheckpointsClaimedBy(const std::string& pod_uid) const = 0;  // by status.claim.podUID
   virtual std::vector<CheckpointPtr> DrainsUnderWay() const = 0;     // trigger Drain, all namespaces, neither Failed nor Deleting
   virtual std::vector<CheckpointPtr> IntervalsUnderWay() const = 0;  // trigger Interval, all namespaces, not done
+  virtual std::vector<CheckpointPtr> SuspendsUnderWay() const = 0;   // trigger Suspend or Idle, all namespaces, not done
+  virtual SuspendedPtr GetSuspended(const std::string& ns, const std::string& name) const = 0;
+  virtual std::vector<SuspendedPtr> SuspendedIn(const std::string& ns) const = 0;
+  // Whose spec.targetRef names that workload.
+  virtual std::vector<SuspendedPtr> SuspendersOf(const std::string& ns, const std::string& kind, const std::string& name) const = 0;
   virtual PolicyPtr GetPolicy(const std::string& ns, const std::string& name) const = 0;
   virtual std::vector<PolicyPtr> PoliciesIn(const std::string& ns) const = 0;
   virtual std::vector<PdbPtr> BudgetsIn(const std::string& ns) const = 0;
 };
 
+bool Gated(const kube::Pod& pod);  // waits behind holdfast.dev/claim
+bool Ended(const kube::Pod& pod);  // Succeeded, or Failed
 // The pod of that name only if it is still the one with `uid`.
 PodPtr GetPodWithUid(const View& view, const std::string& ns, const std::string& name, const std::string& uid);
 

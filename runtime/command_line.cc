@@ -25,6 +25,8 @@ const Names& ValueFlags(std::string_view verb) {
        {"console-socket", "pidfd-socket", "cwd", "env", "e", "user", "u", "additional-gids", "g", "process", "p", "pid-file",
         "process-label", "apparmor", "cap", "c", "preserve-fds", "cgroup"}},
       {"thaw", {"root"}},
+      {"check", {"state"}},
+      {"measure", {"root", "tasks"}},
   };
   if (verb.empty()) return kGlobal;
   auto found = kVerbs.find(verb);

@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "runtime/agent_client.h"
+#include "runtime/loopback_hold.h"
+#include "runtime/namespaces.h"
+#include "runtime/network.h"
 #include "runtime/network_lock.h"
 #include "runtime/restore.h"
 
@@ -32,6 +36,7 @@ class Creation {
     }
     if (HasTimeNamespaces(node_, runc_, runc_.path())) spec_.AddTimeNamespace();
     if (Exists(node_.CriuConfig())) spec_.SetAnnotation("org.criu.config", node_.CriuConfig());
+    KeepToPlainTcp();
     if (who_.container == kWaitContainer) return CreateWaiter();
     if (spec_.Annotation(kRestoreAnnotation).empty()) return Cold();
     CreateQuestion question{who_.pod_uid, who_.ns, who_.pod, who_.container, line_.Id(), who_.sandbox_id, false};
@@ -45,6 +50,14 @@ class Creation {
   }
 
  private:
+  // Before the first program of the pod opens a socket; the host's network is not ours to change.
+  void KeepToPlainTcp() {
+    const std::optional<std::string> netns = spec_.NamespacePath("network");
+    if (!netns || SameNamespace(*netns, "/proc/1/ns/net")) return;
+    Status off = TurnOffMultipathTcp(*netns);
+    if (!off.ok()) LogWarning("programs of this pod may open Multipath TCP sockets, which CRIU cannot dump", {{"error", off.message()}});
+  }
+
   int Cold() {
     Status saved = spec_.Save(bundle_);
     return saved.ok() ? BecomeRunc(runc_, line_) : ReportError(line_, saved.message());
@@ -55,6 +68,8 @@ class Creation {
     if (const std::optional<std::string> netns = spec_.NamespacePath("network")) {
       Result<int> unlocked = RemoveNetworkLock(*netns);
       if (!unlocked.ok()) return ReportError(line_, unlocked.status().message());
+      Status released = ReleaseLoopback(*netns);
+      if (!released.ok()) return ReportError(line_, released.message());
     }
     return Cold();
   }

@@ -9,78 +9,23 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/protobuf.h"
+#include "runtime/criu_entries.h"
 
 namespace holdfast::runtime {
 namespace {
 
-constexpr uint32_t kCommonMagic = 0x54564319, kFilesMagic = 0x56303138;  // criu/include/magic.h
-constexpr uint32_t kInetSocket = 4;                                      // file_entry.isk (images/fdinfo.proto)
+constexpr uint32_t kInetSocket = 4;  // file_entry.isk (images/fdinfo.proto)
 // inet_sk_entry (images/sk-inet.proto)
 constexpr uint32_t kProto = 5, kState = 6, kSource = 11;
 constexpr size_t kMaxFilesImage = 256 << 20;
 
+using protobuf::Field;
+using protobuf::ReadField;
+using protobuf::ReadVarint;
+using protobuf::WriteBytes;
+using protobuf::WriteNumber;
 using Words = std::vector<uint32_t>;  // an address as CRIU keeps it: 32-bit words in network byte order
-
-// One field of a protobuf message, as it stands in the bytes.
-struct Field {
-  uint32_t number = 0, wire = 0;
-  uint64_t value = 0;        // wire type 0
-  std::string_view content;  // wire type 2
-  std::string_view whole;    // tag and all
-};
-
-bool ReadVarint(std::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
-    auto byte = static_cast<unsigned char>(in->front());
-    in->remove_prefix(1);
-    *value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if ((byte & 0x80) == 0) return true;
-  }
-  return false;
-}
-
-void WriteVarint(std::string* out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
-
-bool ReadField(std::string_view* in, Field* field) {
-  const std::string_view from = *in;
-  uint64_t tag, size;
-  if (!ReadVarint(in, &tag)) return false;
-  field->number = static_cast<uint32_t>(tag >> 3);
-  field->wire = tag & 7;
-  switch (field->wire) {
-    case 0:
-      if (!ReadVarint(in, &field->value)) return false;
-      break;
-    case 1:
-      size = 8;
-      break;
-    case 5:
-      size = 4;
-      break;
-    case 2:
-      if (!ReadVarint(in, &size)) return false;
-      break;
-    default:
-      return false;
-  }
-  if (field->wire != 0) {
-    if (size > in->size()) return false;
-    field->content = in->substr(0, size);
-    in->remove_prefix(size);
-  }
-  field->whole = from.substr(0, from.size() - in->size());
-  return true;
-}
-
-void WriteBytesField(std::string* out, uint32_t number, std::string_view content) {
-  WriteVarint(out, number << 3 | 2);
-  WriteVarint(out, content.size());
-  out->append(content);
-}
 
 bool ToWords(const std::string& text, Words* words) {
   const int family = text.find(':') == std::string::npos ? AF_INET : AF_INET6;
@@ -127,8 +72,7 @@ bool RewriteSocket(std::string_view socket, const std::map<Words, Words>& addres
       out->append(field.whole);
     } else if (!written) {
       for (uint32_t word : target) {
-        WriteVarint(out, kSource << 3);
-        WriteVarint(out, word);
+        WriteNumber(out, kSource, word);
       }
       written = true;
     }
@@ -143,18 +87,12 @@ bool RewriteEntry(std::string_view entry, const std::map<Words, Words>& addresse
     if (field.number == kInetSocket && field.wire == 2) {
       std::string socket;
       if (!RewriteSocket(field.content, addresses, &socket)) return false;
-      WriteBytesField(out, kInetSocket, socket);
+      WriteBytes(out, kInetSocket, socket);
     } else {
       out->append(field.whole);
     }
   }
   return true;
-}
-
-uint32_t ReadWord(std::string_view in) {
-  uint32_t word;
-  memcpy(&word, in.data(), sizeof word);
-  return word;
 }
 
 bool IsIpcImage(const std::string& name) {
@@ -169,22 +107,10 @@ Result<std::string> RewriteFilesImage(std::string_view image, const std::map<std
     Words old_words, new_words;
     if (ToWords(from, &old_words) && ToWords(to, &new_words) && old_words.size() == new_words.size()) words[old_words] = new_words;
   }
-  const Status broken(Code::kDataLoss, "files.img is damaged or of another CRIU");
-  if (image.size() < 8 || ReadWord(image) != kCommonMagic || ReadWord(image.substr(4)) != kFilesMagic) return broken;
-  std::string out(image.substr(0, 8));
-  for (std::string_view in = image.substr(8); !in.empty();) {
-    if (in.size() < 4) return broken;
-    const uint32_t size = ReadWord(in);
-    in.remove_prefix(4);
-    if (size > in.size()) return broken;
-    std::string entry;
-    if (!RewriteEntry(in.substr(0, size), words, &entry)) return broken;
-    in.remove_prefix(size);
-    const auto new_size = static_cast<uint32_t>(entry.size());
-    out.append(reinterpret_cast<const char*>(&new_size), sizeof new_size);
-    out += entry;
-  }
-  return out;
+  std::optional<std::string> rewritten =
+      RewriteEntries(image, kFilesMagic, [&words](std::string_view entry, std::string* out) { return RewriteEntry(entry, words, out); });
+  if (!rewritten) return Status(Code::kDataLoss, "files.img is damaged or of another CRIU");
+  return *std::move(rewritten);
 }
 
 Status MakeImagesView(const std::string& images, const std::string& view, const ImagesView& options) {

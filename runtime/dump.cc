@@ -5,18 +5,23 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <list>
 #include <thread>
 
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "runtime/criu_log.h"
+#include "runtime/criu_timers.h"
 #include "runtime/freezer.h"
+#include "runtime/gpu.h"
+#include "runtime/link_remap.h"
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
@@ -27,11 +32,16 @@
 #include "runtime/runc.h"
 #include "runtime/spec.h"
 #include "runtime/tree.h"
+#include "runtime/unix_peers.h"
+#include "runtime/watched_paths.h"
 
 namespace holdfast::runtime {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr int kLooksForNothingSent = 50;
+constexpr uint64_t kNoSpace = 256 << 10;  // left by whoever ran out of it: a page, or what its last write was short of
 
 int64_t Millis(Duration duration) { return std::chrono::duration_cast<milliseconds>(duration).count(); }
 
@@ -55,6 +65,8 @@ void KillOrphans() {
   LogWarning("CRIU does not end after SIGKILL");
 }
 
+std::string NetworkOf(int pid) { return "/proc/" + std::to_string(pid) + "/ns/net"; }
+
 const char* ReasonOf(Code code) {
   if (code == Code::kDeadlineExceeded) return "Deadline";
   return code == Code::kUnsupported ? "Unsupported" : "DumpFailed";
@@ -64,14 +76,16 @@ struct Target {
   DumpContainer name;
   std::string folder, bundle, upper;
   int pid = 0;
+  std::vector<std::string> watched;
   Freezer freezer;
   Spec spec;
+  std::optional<GpuUse> gpu;
 };
 
 class Run {
  public:
   Run(const Node& node, const std::string& runc, DumpRequest request, std::string landing)
-      : request_(std::move(request)), landing_(std::move(landing)), runc_(runc, {"--root=" + request_.runc_root}, node) {
+      : request_(std::move(request)), landing_(std::move(landing)), runc_(runc, {"--root=" + request_.runc_root}, node), gpu_(node) {
     const int64_t now = Millis(Clock::Real().Wall().time_since_epoch());
     deadline_ = Clock::Real().Mono() + milliseconds(request_.deadline_unix_ms == 0
                                                         ? kDefaultDeadlineMs
@@ -81,14 +95,16 @@ class Run {
   DumpResult Go() {
     Status status = Prepare();
     if (status.ok()) status = Freeze();
+    if (status.ok() && request_.barrier_ms > 0) status = AwaitGroup();
     if (status.ok()) status = DumpAll();
     if (status.ok()) status = CopyAll();
-    if (status.ok() && request_.final) status = StillFrozen();
+    if (status.ok() && (request_.final || request_.barrier_ms > 0)) status = StillFrozen();
     result_.frozen_ms = frozen_at_ == MonoTime() ? 0 : Millis(Clock::Real().Mono() - frozen_at_);
     if (!status.ok() || !request_.final) {
       Status thawed = ThawAll();
       if (!thawed.ok() && status.ok()) status = thawed;
     }
+    if (!status.ok()) GiveGpusBack(&status);
     result_.ok = status.ok();
     if (status.ok()) {
       result_.reason = "Completed";
@@ -97,6 +113,8 @@ class Run {
     }
     result_.reason = reason_.empty() ? ReasonOf(status.code()) : reason_;
     result_.message = status.message();
+    struct statvfs space;
+    result_.no_space = statvfs(landing_.c_str(), &space) == 0 && uint64_t{space.f_bavail} * space.f_frsize < kNoSpace;
     Discard();
     return result_;
   }
@@ -116,11 +134,36 @@ class Run {
       HF_ASSIGN_OR_RETURN(Freezer freezer, Freezer::Of(request_.runc_root, container.id));
       HF_ASSIGN_OR_RETURN(Spec spec, Spec::Load(bundle));
       HF_ASSIGN_OR_RETURN(std::string upper, OverlayUpper(spec.RootPath(bundle)));
-      Status fit = CheckDumpable(freezer.Pids(), freezer.unified());
-      if (!fit.ok()) return Status(fit.code(), "container " + container.name + ": " + fit.message());
-      targets_.push_back({container, landing_ + "/" + container.name, bundle, upper, state->pid, std::move(freezer), std::move(spec)});
+      const std::vector<int> pids = freezer.Pids();
+      Status fit = CheckDumpable(pids, freezer.unified());
+      const std::string netns = NetworkOf(state->pid);
+      if (fit.ok()) fit = CheckUnixPeers(pids, netns);
+      if (fit.ok()) fit = AwaitNothingSent(pids, netns);
+      ForgetLeftLinks(state->pid, pids);
+      Result<std::vector<std::string>> watched = fit.ok() ? WatchedPaths(pids) : Result<std::vector<std::string>>(fit);
+      Result<std::optional<GpuUse>> gpu = watched.ok() ? gpu_.Examine(pids) : Result<std::optional<GpuUse>>(watched.status());
+      if (!gpu.ok()) return gpu.status().With("container " + container.name);
+      targets_.push_back({container, landing_ + "/" + container.name, bundle, upper, state->pid, std::move(*watched), std::move(freezer),
+                          std::move(spec), std::move(*gpu)});
     }
     return NoteNetwork();
+  }
+
+  // What is sent is received in a moment, unless nobody means to.
+  static Status AwaitNothingSent(const std::vector<int>& pids, const std::string& netns) {
+    Status none;
+    for (int look = 0; look < kLooksForNothingSent; ++look) {
+      none = CheckNothingSent(pids, netns);
+      if (none.code() != Code::kUnavailable) return none;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return Status(Code::kUnsupported, none.message());
+  }
+
+  // Also before a dump: the last one may have died with its node.
+  static void ForgetLeftLinks(int init_pid, const std::vector<int>& pids) {
+    const int left = RemoveLeftLinks("/proc/" + std::to_string(init_pid) + "/root", pids);
+    if (left > 0) LogInfo("removed names that a killed CRIU left", {{"files", std::to_string(left)}});
   }
 
   Status Gone(const DumpContainer& container, const std::string& why) {
@@ -138,7 +181,24 @@ class Run {
     return Status::Ok();
   }
 
+  // At a moment when no descriptor is on its way.
   Status Freeze() {
+    for (int look = 1;; ++look) {
+      HF_RETURN_IF_ERROR(FreezeNow());
+      Status none;
+      for (const Target& target : targets_) {
+        if (none.ok()) none = CheckNothingSent(target.freezer.Pids(), NetworkOf(target.pid));
+      }
+      if (none.ok()) break;
+      if (none.code() != Code::kUnavailable || look == kLooksForNothingSent || Left() == Duration(0)) return none;
+      HF_RETURN_IF_ERROR(ThawAll());
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    HF_FAULT_POINT("runtime.frozen");
+    return Status::Ok();
+  }
+
+  Status FreezeNow() {
     frozen_at_ = Clock::Real().Mono();
     result_.frozen_at_unix_ms = Millis(Clock::Real().Wall().time_since_epoch());
     const MonoTime until = std::min(deadline_, frozen_at_ + std::chrono::seconds(5));
@@ -146,8 +206,22 @@ class Run {
       Status status = target.freezer.Freeze(until);
       if (!status.ok()) return status.With("container " + target.name.name);
     }
-    HF_FAULT_POINT("runtime.frozen");
     return Status::Ok();
+  }
+
+  // Nobody may be needed for the thaw: neither the agent nor whom it asks.
+  Status AwaitGroup() {
+    const std::string frozen = landing_ + "/" + kFrozenFile, go = landing_ + "/" + kGoFile;
+    const MonoTime from = Clock::Real().Mono(), until = std::min(deadline_, frozen_at_ + milliseconds(request_.barrier_ms));
+    HF_RETURN_IF_ERROR(WriteFileAtomically(frozen, "{}"));
+    while (!Exists(go) && Clock::Real().Mono() < until) std::this_thread::sleep_for(milliseconds(5));
+    result_.barrier_ms = Millis(Clock::Real().Mono() - from);
+    const bool told = Exists(go);
+    for (const std::string& file : {frozen, go}) HF_RETURN_IF_ERROR(RemoveAll(file));
+    if (told) return StillFrozen();
+    reason_ = "GroupMemberFailed";
+    return Status(Code::kDeadlineExceeded, "it stood still for " + std::to_string(Millis(until - frozen_at_) / 1000) +
+                                               " s, and nobody said that all members of its group do: it was thawed");
   }
 
   Status DumpAll() {
@@ -181,10 +255,27 @@ class Run {
     }
   }
 
+  // runc gives CRIU the one file of options that the container was created with; CRIU reads a second one that its environment names.
+  Status TellCriu(const Target& target) const {
+    const std::string path = target.folder + "/criu.conf";
+    std::string options;
+    for (const std::string& watched : target.watched) {
+      if (watched.find_first_of("\"\\\n") == std::string::npos) options += "irmap-scan-path \"" + watched + "\"\n";
+    }
+    if (target.gpu) options += gpu_.CriuOptions(Left());
+    if (options.empty()) {
+      unsetenv("CRIU_CONFIG_FILE");  // NOLINT(concurrency-mt-unsafe)
+      return Status::Ok();
+    }
+    setenv("CRIU_CONFIG_FILE", path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    return WriteFileAtomically(path, options);
+  }
+
   Status DumpOne(const Target& target) {
     const std::string images = target.folder + "/images";
     HF_RETURN_IF_ERROR(RemoveAll(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
+    HF_RETURN_IF_ERROR(TellCriu(target));
     const MonoTime from = Clock::Real().Mono();
     auto hold = [&target](pid_t runc) { HoldStill(target, runc); };
     Result<int> code =
@@ -193,10 +284,15 @@ class Run {
                           Left(), hold);
     KillOrphans();
     result_.dump_ms += Millis(Clock::Real().Mono() - from);
-    if (code.ok() && *code == 0 && Exists(images + "/inventory.img")) return Status::Ok();
+    if (code.ok() && *code == 0 && Exists(images + "/inventory.img")) {
+      // CRIU thawed it for its GPU and asked for it to be frozen again, but did not wait for it.
+      if (target.gpu) HF_RETURN_IF_ERROR(target.freezer.Freeze(deadline_).With("container " + target.name.name));
+      return MendTimers(images).With("container " + target.name.name);
+    }
     // A pod that goes on without its packets would be worse than no checkpoint.
     EndSocketRepair(target.freezer.Pids());
-    Result<int> unlocked = RemoveNetworkLock("/proc/" + std::to_string(target.pid) + "/ns/net");
+    ForgetLeftLinks(target.pid, target.freezer.Pids());
+    Result<int> unlocked = RemoveNetworkLock(NetworkOf(target.pid));
     if (!unlocked.ok()) LogWarning("CRIU's network lock may be left in the pod", {{"error", unlocked.status().message()}});
     std::string why = TellingLines(target.folder + "/dump.log");
     if (!code.ok())
@@ -208,11 +304,18 @@ class Run {
   }
 
   Status CopyAll() {
+    std::list<LinkRemaps> names;  // of all containers: they may share a volume
+    for (const Target& target : targets_) {
+      names.emplace_back();
+      Status kept = names.back().Make(target.folder + "/images", "/proc/" + std::to_string(target.pid) + "/root", target.freezer.Pids());
+      if (!kept.ok()) return kept.With("container " + target.name.name);
+    }
     for (const Target& target : targets_) {
       HF_RETURN_IF_ERROR(InTime());
       if (!target.upper.empty()) HF_RETURN_IF_ERROR(ArchiveTree(target.upper, target.folder + "/upper.tar"));
       HF_RETURN_IF_ERROR(KeepOpenProjectedFiles(target.freezer.Pids(), target.spec, target.folder + "/projected"));
       HF_RETURN_IF_ERROR(WriteFileAtomically(target.folder + "/config.json", DumpJson(target.spec.json())));
+      if (target.gpu) HF_RETURN_IF_ERROR(WriteFileAtomically(target.folder + "/" + kGpuFile, DumpJson(target.gpu->ToJson())));
     }
     if (!request_.volumes.empty()) HF_RETURN_IF_ERROR(MakeDirs(landing_ + "/volumes"));
     for (const DumpVolume& volume : request_.volumes) {
@@ -249,6 +352,16 @@ class Run {
     return first;
   }
 
+  // CRIU's plugin does it, unless it was killed.
+  void GiveGpusBack(Status* status) {
+    for (const Target& target : targets_) {
+      if (!target.gpu) continue;
+      Status released = gpu_.Release(target.freezer.Pids(), Clock::Real().Mono() + kGpuBackWithin);
+      if (!released.ok())
+        *status = Status(status->code(), status->message() + "; container " + target.name.name + ": " + released.message());
+    }
+  }
+
   void Measure(const std::string& dir, int depth) {
     Result<std::vector<std::string>> names = ListDir(dir);
     if (!names.ok() || depth > 8) return;
@@ -262,7 +375,7 @@ class Run {
 
   void Discard() {
     for (const DumpContainer& container : request_.containers) {
-      for (const char* part : {"/images", "/upper.tar", "/projected", "/config.json"}) {
+      for (const char* part : {"/images", "/upper.tar", "/projected", "/config.json", "/gpu.json"}) {
         Status removed = RemoveAll(landing_ + "/" + container.name + part);
         if (!removed.ok()) LogWarning("partial dump not removed", {{"error", removed.message()}});
       }
@@ -276,6 +389,7 @@ class Run {
   const DumpRequest request_;
   const std::string landing_;
   const Runc runc_;
+  const Gpu gpu_;
   MonoTime deadline_, frozen_at_;
   std::vector<Target> targets_;
   DumpResult result_;

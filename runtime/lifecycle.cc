@@ -6,10 +6,13 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "runtime/agent_client.h"
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
+#include "runtime/gpu.h"
 #include "runtime/mounts.h"
 #include "runtime/network_lock.h"
+#include "runtime/spec.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -17,6 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr Duration kQuick = std::chrono::seconds(20);
+// The agent answers within 10 s (agent/stopper.h), unless it has many to answer.
+constexpr Duration kStopAnswerWithin = std::chrono::seconds(12);
 
 int BecomeRunc(const Runc& runc, const CommandLine& line) { return ReportError(line, runc.Become(line.argv).message()); }
 
@@ -39,18 +44,54 @@ Status ThawContainer(const std::string& runc_root, const std::string& id) {
   return freezer->Thaw();
 }
 
-// Waits until the dump of `intent` is complete. kDeadlineExceeded when it is not by its deadline and 5 s more.
-Result<DumpResult> AwaitDump(const Intent& intent) {
+// Waits until the dump of `intent` is complete. kFailedPrecondition when the agent takes the intent back, kDeadlineExceeded when the dump
+// is not complete by its deadline and 5 s more.
+Result<DumpResult> AwaitDump(const Node& node, const std::string& id, const Intent& intent) {
   const auto now = [] { return std::chrono::duration_cast<milliseconds>(Clock::Real().Wall().time_since_epoch()).count(); };
   Result<DumpRequest> request = ReadDumpRequest(intent.landing);
   const int64_t deadline = !request.ok() ? now() : request->deadline_unix_ms == 0 ? now() + kDefaultDeadlineMs : request->deadline_unix_ms;
   const int64_t until = std::clamp<int64_t>(deadline + 5000, now(), now() + 3605000);
   while (true) {
+    const bool asked_for = IntentOf(node, id).has_value();  // looked for first: it goes after the result has come
     Result<DumpResult> result = ReadDumpResult(intent.landing);
     if (result.ok() || result.status().code() != Code::kNotFound) return result;
+    if (!asked_for) return Status(Code::kFailedPrecondition, "the agent took the checkpoint back");
     if (now() >= until) return Status(Code::kDeadlineExceeded, "the dump did not end by its deadline");
     std::this_thread::sleep_for(milliseconds(10));
   }
+}
+
+// The signal that a pod's end begins with, not the one that ends it.
+bool AsksToQuit(const CommandLine& line) {
+  if (line.Value({"all", "a"})) return false;
+  const std::string signal = line.arguments.size() < 2 ? "TERM" : line.arguments[1];
+  return signal != "9" && signal != "KILL" && signal != "SIGKILL" && signal != "0";
+}
+
+// A pod that something else than a drain stops may be dumped in place of its signal: the agent knows, and says so by a final Intent.
+void AskAboutStop(const Node& node, const Runc& runc, const CommandLine& line) {
+  if (!IsSafeName(line.Id()) || !Exists(node.Socket())) return;
+  Result<ContainerState> state = runc.State(line.Id());
+  if (!state.ok() || state->status != "running") return;
+  Result<Spec> spec = Spec::Load(state->bundle);
+  if (!spec.ok()) return;
+  const Identity who = spec->identity();
+  if (!who.is_container) return;
+  const StopQuestion question{who.pod_uid, who.ns, who.pod, who.container, line.Id()};
+  Result<Json> answer = AskAgent(node.Socket(), question.ToJson(), kStopAnswerWithin);
+  if (!answer.ok()) LogWarning("holdfast-agent was not heard about a stop", {{"error", answer.status().message()}});
+}
+
+// From here on the agent begins no dump in place of the signal; one that it began before shows its Intent now.
+void WillSignal(const Node& node, const CommandLine& line) {
+  Status marked = node.MarkSignalled(line.Id());
+  if (!marked.ok()) LogWarning("a signal is passed on that holdfast-agent will not know of", {{"error", marked.message()}});
+}
+
+// The agent was faster. Should it have seen the mark, it takes its Intent back.
+void WillNotSignal(const Node& node, const CommandLine& line) {
+  Status unmarked = node.ForgetSignalled(line.Id());
+  if (!unmarked.ok()) LogWarning("holdfast-agent may take a signal for passed on", {{"error", unmarked.message()}});
 }
 
 }  // namespace
@@ -66,6 +107,7 @@ int Start(const Node& node, const Runc& runc, const CommandLine& line) {
 int Delete(const Node& node, const Runc& runc, const CommandLine& line) {
   // Left behind they would name a container that no longer exists; ids are never used twice.
   Status removed = node.ForgetRestored(line.Id());
+  if (removed.ok()) removed = node.ForgetSignalled(line.Id());
   if (removed.ok()) removed = node.RemoveIntent(line.Id());
   if (removed.ok() && IsSafeName(line.Id())) removed = UnmountCriuRoot(runc.Root(), line.Id());
   // Whatever it is, runc says in its own words whether the container goes.
@@ -79,10 +121,17 @@ int PauseOrResume(const Node& node, const Runc& runc, const CommandLine& line) {
 
 int Kill(const Node& node, const Runc& runc, const CommandLine& line) {
   std::optional<Intent> intent = IntentOf(node, line.Id());
+  if ((!intent || !intent->final) && AsksToQuit(line)) {
+    AskAboutStop(node, runc, line);
+    WillSignal(node, line);
+    intent = IntentOf(node, line.Id());
+    if (intent && intent->final) WillNotSignal(node, line);
+  }
   if (!intent || !intent->final) return BecomeRunc(runc, line);
-  Result<DumpResult> dump = AwaitDump(*intent);
+  Result<DumpResult> dump = AwaitDump(node, line.Id(), *intent);
   if (!dump.ok() || !dump->ok) {
     // Its state is not kept: it gets the signal that it was sent, and time to act on it.
+    if (AsksToQuit(line)) WillSignal(node, line);
     Status thawed = ThawContainer(runc.Root(), line.Id());
     return thawed.ok() ? BecomeRunc(runc, line) : ReportError(line, thawed.message());
   }
@@ -138,10 +187,13 @@ int Dump(const Node& node, const Runc& runc, const CommandLine& line) {
   return result->ok ? 0 : ReportError(line, "dump into " + line.Id() + ": " + result->reason + ": " + result->message);
 }
 
-int Thaw(const CommandLine& line) {
+int Thaw(const Node& node, const CommandLine& line) {
   if (line.arguments.size() != 1) return ReportError(line, "usage: holdfast-runc thaw [--root RUNC_ROOT] CONTAINER_ID");
   const std::string root = line.Value({"root"}).value_or(line.Global("root").value_or("/run/containerd/runc/k8s.io"));
   Status thawed = ThawContainer(root, line.Id());
+  Result<Freezer> freezer = Freezer::Of(root, line.Id());
+  // A dump that was killed may have left it without its GPU.
+  if (thawed.ok() && freezer.ok()) thawed = Gpu(node).Release(freezer->Pids(), Clock::Real().Mono() + kGpuBackWithin);
   return thawed.ok() ? 0 : ReportError(line, thawed.message());
 }
 

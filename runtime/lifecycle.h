@@ -16,6 +16,6 @@ int Exec(const Node& node, const Runc& runc, const CommandLine& line);
 int Checkpoint(const Node& node, const Runc& runc, const CommandLine& line);
 // Our own verbs, for the agent.
 int Dump(const Node& node, const Runc& runc, const CommandLine& line);
-int Thaw(const CommandLine& line);
+int Thaw(const Node& node, const CommandLine& line);
 
 }  // namespace holdfast::runtime

@@ -2,9 +2,11 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -82,6 +84,17 @@ std::string Option(const std::string& options, const std::string& name) {
 constexpr size_t kMaxMountinfo = 64 << 20;
 
 }  // namespace
+
+std::vector<MountPoint> MountPointsIn(std::string_view mountinfo) {
+  std::vector<MountPoint> mounts;
+  for (std::string_view line : Split(mountinfo, '\n')) {
+    std::vector<std::string_view> fields = Split(line, ' ');
+    unsigned major_number = 0, minor_number = 0;
+    if (fields.size() < 5 || sscanf(std::string(fields[2]).c_str(), "%u:%u", &major_number, &minor_number) != 2) continue;
+    mounts.push_back({makedev(major_number, minor_number), Unescape(fields[4])});
+  }
+  return mounts;
+}
 
 Result<std::string> OverlayUpperIn(std::string_view mountinfo, const std::string& path) {
   std::optional<Mounted> mount = FindMount(mountinfo, path);

@@ -1,18 +1,23 @@
 #include "runtime/network.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
+#include "runtime/namespaces.h"
 #include "runtime/netlink.h"
 
 namespace holdfast::runtime {
@@ -123,6 +128,18 @@ Result<int> ResetConnections(const std::string& netns_path, const std::string& a
     if (error != 0 && error != ENOENT) return NetlinkFailed("reset a TCP connection", error);  // ENOENT: it closed by itself meanwhile
   }
   return reset;
+}
+
+Status TurnOffMultipathTcp(const std::string& netns_path) {
+  // The files of /proc/sys/net are those of the namespace that the thread stands in when it opens them.
+  HF_ASSIGN_OR_RETURN(InNamespace inside, InNamespace::Enter(netns_path, CLONE_NEWNET));
+  int fd = open("/proc/sys/net/mptcp/enabled", O_WRONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return Status::Ok();
+  const bool written = fd >= 0 && write(fd, "0\n", 2) == 2;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (written) return Status::Ok();
+  return Status(Code::kInternal, "cannot write net.mptcp.enabled in " + netns_path + ": " + std::generic_category().message(error));
 }
 
 }  // namespace holdfast::runtime

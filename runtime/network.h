@@ -16,6 +16,9 @@ Status AddLoopbackAddress(const std::string& netns_path, const std::string& addr
 Status RemoveLoopbackAddress(const std::string& netns_path, const std::string& address);
 // Resets every TCP connection whose source is `address` (IPv4 also in its IPv6-mapped form); listeners stay. How many were reset.
 Result<int> ResetConnections(const std::string& netns_path, const std::string& address);
+// Programs that ask for Multipath TCP get plain TCP from then on (Go's net.Listen asks by itself), which CRIU can dump. OK where the kernel
+// has none.
+Status TurnOffMultipathTcp(const std::string& netns_path);
 bool IsAddress(const std::string& text);
 
 }  // namespace holdfast::runtime

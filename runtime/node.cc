@@ -25,6 +25,17 @@ Status RemoveFile(const std::string& path) {
   return Status(Code::kInternal, "cannot remove " + path);
 }
 
+// An empty file of a container's id says something about it.
+Status Mark(const std::string& folder, const std::string& container_id) {
+  if (!IsSafeName(container_id)) return Status(Code::kInvalidArgument, "container id is not a plain name");
+  HF_RETURN_IF_ERROR(MakeDirs(folder));
+  return WriteFileAtomically(folder + "/" + container_id, "");
+}
+
+Status Unmark(const std::string& folder, const std::string& container_id) {
+  return IsSafeName(container_id) ? RemoveFile(folder + "/" + container_id) : Status::Ok();
+}
+
 }  // namespace
 
 Node Node::FromEnvironment() {
@@ -55,14 +66,13 @@ bool Node::IsRestored(const std::string& container_id) const {
   return IsSafeName(container_id) && Exists(run + "/restored/" + container_id);
 }
 
-Status Node::MarkRestored(const std::string& container_id) const {
-  HF_RETURN_IF_ERROR(MakeDirs(run + "/restored"));
-  return WriteFileAtomically(run + "/restored/" + container_id, "");
-}
+Status Node::MarkRestored(const std::string& container_id) const { return Mark(run + "/restored", container_id); }
 
-Status Node::ForgetRestored(const std::string& container_id) const {
-  return IsSafeName(container_id) ? RemoveFile(run + "/restored/" + container_id) : Status::Ok();
-}
+Status Node::ForgetRestored(const std::string& container_id) const { return Unmark(run + "/restored", container_id); }
+
+Status Node::MarkSignalled(const std::string& container_id) const { return Mark(run + "/signalled", container_id); }
+
+Status Node::ForgetSignalled(const std::string& container_id) const { return Unmark(run + "/signalled", container_id); }
 
 Result<PodLock> PodLock::Take(const Node& node, const std::string& pod_uid, MonoTime deadline) {
   if (!IsSafeName(pod_uid)) return Status(Code::kInvalidArgument, "pod uid is not a plain name");

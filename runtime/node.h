@@ -28,6 +28,8 @@ struct Node {
   bool IsRestored(const std::string& container_id) const;
   Status MarkRestored(const std::string& container_id) const;
   Status ForgetRestored(const std::string& container_id) const;
+  Status MarkSignalled(const std::string& container_id) const;
+  Status ForgetSignalled(const std::string& container_id) const;
 };
 
 // One of a pod's dump and restores at a time, across processes. The lock falls when the holder ends, however that happens.

@@ -97,9 +97,10 @@ class Reader {
   Status status_;
 };
 
-constexpr std::string_view kEstablished[] = {"KeepLoopback", "KeepAll", "CloseAll"};
+constexpr std::string_view kEstablished[] = {"KeepLoopback", "CloseAll"};
 constexpr std::string_view kActions[] = {"restore", "cold", "refuse", "skip"};
 constexpr std::string_view kWaitStates[] = {"waiting", "fetching", "ready", "cold", "failed"};
+constexpr std::string_view kVerdicts[] = {"ok", "warn", "fail"};
 
 Json VolumesJson(const std::vector<DumpVolume>& volumes) {
   Json list = Json::array();
@@ -140,7 +141,7 @@ Json DumpRequest::ToJson() const {
           {"runc_root", runc_root},
           {"task_dir", task_dir},
           {"final", final},
-          {"established", established},
+          {"barrier_ms", barrier_ms},
           {"deadline_unix_ms", deadline_unix_ms},
           {"containers", list},
           {"volumes", VolumesJson(volumes)}};
@@ -156,7 +157,7 @@ Result<DumpRequest> DumpRequest::FromJson(const Json& json) {
   request.runc_root = in.Path("runc_root", request.runc_root);
   request.task_dir = in.Path("task_dir", request.task_dir);
   request.final = in.Flag("final");
-  request.established = in.OneOf("established", kEstablished, request.established);
+  request.barrier_ms = in.Count("barrier_ms");
   request.deadline_unix_ms = in.Count("deadline_unix_ms");
   in.Items("containers", [&](const Json& item) {
     Reader container(item, "container");
@@ -181,8 +182,10 @@ Json DumpResult::ToJson() const {
   return {{"ok", ok},
           {"reason", reason},
           {"message", message},
+          {"no_space", no_space},
           {"frozen_ms", frozen_ms},
           {"dump_ms", dump_ms},
+          {"barrier_ms", barrier_ms},
           {"frozen_at_unix_ms", frozen_at_unix_ms},
           {"memory_bytes", memory_bytes},
           {"files_bytes", files_bytes},
@@ -196,8 +199,10 @@ Result<DumpResult> DumpResult::FromJson(const Json& json) {
   result.ok = in.Flag("ok");
   result.reason = in.Text("reason");
   result.message = in.Text("message");
+  result.no_space = in.Flag("no_space");
   result.frozen_ms = in.Count("frozen_ms");
   result.dump_ms = in.Count("dump_ms");
+  result.barrier_ms = in.Count("barrier_ms");
   result.frozen_at_unix_ms = in.Count("frozen_at_unix_ms");
   result.memory_bytes = in.Count("memory_bytes");
   result.files_bytes = in.Count("files_bytes");
@@ -229,13 +234,8 @@ Result<CreateQuestion> CreateQuestion::FromJson(const Json& json) {
 }
 
 Json CreateAnswer::ToJson() const {
-  return {{"action", action},
-          {"reason", reason},
-          {"dir", dir},
-          {"container", container},
-          {"established", established},
-          {"first", first},
-          {"volumes", VolumesJson(volumes)}};
+  return {{"action", action},           {"reason", reason}, {"dir", dir},   {"container", container},
+          {"established", established}, {"first", first},   {"more", more}, {"volumes", VolumesJson(volumes)}};
 }
 
 Result<CreateAnswer> CreateAnswer::FromJson(const Json& json) {
@@ -249,9 +249,27 @@ Result<CreateAnswer> CreateAnswer::FromJson(const Json& json) {
   }
   answer.established = in.OneOf("established", kEstablished, answer.established);
   answer.first = in.Flag("first");
+  answer.more = in.Flag("more");
   in.Volumes(&answer.volumes);
   return in.Finish(std::move(answer));
 }
+
+Json StopQuestion::ToJson() const {
+  return {{"op", "stop"}, {"pod_uid", pod_uid}, {"namespace", ns}, {"pod", pod}, {"container", container}, {"container_id", container_id}};
+}
+
+Result<StopQuestion> StopQuestion::FromJson(const Json& json) {
+  Reader in(json, "stop question");
+  StopQuestion question;
+  question.pod_uid = in.Name("pod_uid");
+  question.ns = in.Text("namespace");
+  question.pod = in.Text("pod");
+  question.container = in.Name("container");
+  question.container_id = in.Name("container_id");
+  return in.Finish(std::move(question));
+}
+
+Json StopAnswer::ToJson() const { return {{"action", action}, {"reason", reason}}; }
 
 Json RestoreOutcome::ToJson() const {
   return {{"op", "restored"}, {"pod_uid", pod_uid}, {"container", container}, {"container_id", container_id},
@@ -269,6 +287,29 @@ Result<RestoreOutcome> RestoreOutcome::FromJson(const Json& json) {
   outcome.seconds = in.Number("seconds");
   outcome.message = in.Text("message");
   return in.Finish(std::move(outcome));
+}
+
+Json NodeCheck::ToJson() const {
+  Json json = {{"name", name}, {"verdict", kVerdicts[static_cast<size_t>(verdict)]}, {"seen", seen}};
+  if (verdict != Verdict::kOk) json["fix"] = fix;
+  if (!value.empty()) json["value"] = value;
+  if (!features.empty()) json["features"] = features;
+  if (passes) json["passes"] = true;
+  return json;
+}
+
+Result<NodeCheck> NodeCheck::FromJson(const Json& json) {
+  Reader in(json, "check");
+  NodeCheck check;
+  check.name = in.Name("name");
+  const std::string verdict = in.OneOf("verdict", kVerdicts);
+  check.verdict = verdict == kVerdicts[0] ? Verdict::kOk : verdict == kVerdicts[1] ? Verdict::kWarn : Verdict::kFail;
+  check.seen = in.Text("seen");
+  check.fix = in.Text("fix");
+  check.value = in.Text("value");
+  check.features = in.Text("features");
+  check.passes = in.Flag("passes");
+  return in.Finish(std::move(check));
 }
 
 Json WaitState::ToJson() const { return {{"state", state}, {"message", message}, {"bytes", bytes}, {"total", total}}; }

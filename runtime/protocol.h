@@ -1,27 +1,34 @@
 // What holdfast-agent and holdfast-runc say to each other, and where it lies on the node. holdfast-runc never depends on the agent being
-// alive: what it must know for pause, resume, kill, exec and checkpoint stands in files under kRunDir; only `create` asks over the socket.
+// alive: what it must know for pause, resume, kill, exec and checkpoint stands in files under kRunDir; only `create`, and `kill` of a
+// container about which no file says anything, ask over the socket.
 //
 // Folders (all 0700 root, but kWaitDir, which pods see):
-//   /opt/holdfast/bin/holdfast-runc, holdfast-wait      /opt/holdfast/criu/criu, runc.conf, lib/
+//   /opt/holdfast/bin/holdfast-runc, holdfast-wait      /opt/holdfast/criu/criu, runc.conf, lib/, plugins/
 //   /run/holdfast/agent.sock                            one JSON line in, one JSON line out, then closed
 //   /run/holdfast/containers/<container id>.json        Intent: this container belongs to a checkpoint being made, or kept frozen
 //   /run/holdfast/pods/<pod uid>.json                   {"checkpoint_uid"}: final; `create` in this pod is refused while it exists
 //   /run/holdfast/restored/<container id>               empty: restored, so `start` has nothing to do
+//   /run/holdfast/signalled/<container id>              empty: told to quit, so no dump in place of its signal begins any more. Written
+//                                                       before the Intent is looked for once more; the agent looks for it after its Intents
 //   /run/holdfast/wait/<pod uid>/state                  WaitState, 0644, bind-mounted read-only at /.holdfast into holdfast-wait
 //   /var/lib/holdfast/landing/<checkpoint uid>/         a checkpoint as it was dumped (below)
-//   /var/lib/holdfast/restore/<pod uid>/                the same layout, fetched for that pod
+//   /run/holdfast/memory/landing/<checkpoint uid>/      the same, in a tmpfs of the agent's (agent/landing_memory.h)
+//   /var/lib/holdfast/restore/<pod uid>/                the same layout, fetched for that pod; a link into
+//                                                       /run/holdfast/memory/restore/ when it was dumped into memory on this node
 //   /var/lib/holdfast/journal/<checkpoint uid>.json     the agent's own
 //
 // Layout of a dumped checkpoint:
 //   request.json                     DumpRequest, written by the agent
 //   <container>/images/              CRIU's images; inventory.img and the rest as CRIU writes them
 //   <container>/dump.log  upper.tar  CRIU's log; the overlay's upper directory (pax; xattrs, whiteouts as 0/0 devices, sparse)
-//   <container>/config.json          the OCI spec it ran with
+//   <container>/config.json          the OCI spec it ran with; gpu.json: the GPUs that it held, if any (gpu.h)
 //   <container>/projected/           open files of configMap, secret and token volumes; only when there are any
 //   <container>/restore/             made by a restore: CRIU's view of the images, restore.log
 //   <container>/trying               the id of the container that the current try makes
 //   <container>/restored             made by a restore that succeeded: the id of the container that runs from it
 //   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
+//   frozen.json  go.json             while the pod stands at the barrier of its group: by holdfast-runc, and the agent's answer. Both empty
+//                                    objects, gone when it goes on
 //   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
 #pragma once
 
@@ -37,7 +44,8 @@ inline constexpr char kStateDir[] = "/var/lib/holdfast";
 inline constexpr char kInstallDir[] = "/opt/holdfast";
 inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
 inline constexpr char kRestoredFile[] = "restored";
-inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds
+inline constexpr char kFrozenFile[] = "frozen.json", kGoFile[] = "go.json";
+inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds (api::kWaitContainer)
 inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority
 
 // containers/<id>.json
@@ -63,8 +71,8 @@ struct DumpRequest {
   std::string runc_root = "/run/containerd/runc/k8s.io";
   std::string task_dir = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";  // <task_dir>/<container id>/ is the bundle
   bool final = false;
-  std::string established = "KeepLoopback";  // KeepLoopback | KeepAll | CloseAll
-  int64_t deadline_unix_ms = 0;              // CRIU is killed and all is thawed when the dump is not complete by then
+  int64_t barrier_ms = 0;  // above 0: once frozen it says so (frozen.json) and waits for go.json; without it, it is thawed after so long
+  int64_t deadline_unix_ms = 0;  // CRIU is killed and all is thawed when the dump is not complete by then
   std::vector<DumpContainer> containers;
   std::vector<DumpVolume> volumes;
   Json ToJson() const;
@@ -74,10 +82,12 @@ struct DumpRequest {
 // result.json
 struct DumpResult {
   bool ok = false;
-  std::string reason;     // Completed | DumpFailed | Unsupported (found before the freeze) | Deadline | PodGone
-  std::string message;    // for people: CRIU's telling lines when it failed
-  int64_t frozen_ms = 0;  // pause to thaw; final: pause to dumped
-  int64_t dump_ms = 0;    // CRIU alone
+  std::string reason;      // Completed | DumpFailed | Unsupported (found before the freeze) | Deadline | PodGone
+  std::string message;     // for people: CRIU's telling lines when it failed
+  bool no_space = false;   // not ok, and the landing folder's file system was full
+  int64_t frozen_ms = 0;   // pause to thaw; final: pause to dumped
+  int64_t dump_ms = 0;     // CRIU alone
+  int64_t barrier_ms = 0;  // of frozen_ms: what it waited for the rest of its group
   int64_t frozen_at_unix_ms = 0;
   int64_t memory_bytes = 0, files_bytes = 0;  // pages-*.img; the rest
   std::vector<std::string> pod_ips;           // the sandbox's addresses at the dump
@@ -100,11 +110,24 @@ struct CreateAnswer {
   std::string reason;     // for cold and refuse
   std::string dir;        // restore: a checkpoint's folder
   std::string container;  // restore: folder in it
-  std::string established = "KeepLoopback";
+  std::string established = "KeepLoopback";  // KeepLoopback | CloseAll
   bool first = false;               // restore: this is the first container of the pod, so volumes and /dev/shm are put back (under a lock)
+  bool more = false;                // restore: others of the pod are still to be restored after it
   std::vector<DumpVolume> volumes;  // restore: where each volume of the checkpoint lies now
   Json ToJson() const;
   static Result<CreateAnswer> FromJson(const Json& json);
+};
+// {"op":"stop", StopQuestion} → StopAnswer: holdfast-runc was told to signal a container that no final Intent is about. No agent, or no
+// answer in time: the signal is passed on.
+struct StopQuestion {
+  std::string pod_uid, ns, pod, container, container_id;
+  Json ToJson() const;
+  static Result<StopQuestion> FromJson(const Json& json);
+};
+struct StopAnswer {
+  std::string action;  // signal | dump: in its place. For logs: holdfast-runc goes by the final Intent
+  std::string reason;
+  Json ToJson() const;
 };
 struct RestoreOutcome {
   std::string pod_uid, container, container_id;
@@ -114,6 +137,20 @@ struct RestoreOutcome {
   std::string message;
   Json ToJson() const;
   static Result<RestoreOutcome> FromJson(const Json& json);
+};
+
+// One thing that this node must have, or had better have, and what was found. `holdfast-runc check` prints an array of them.
+struct NodeCheck {
+  enum class Verdict { kOk, kWarn, kFail };  // warn: the node is used, and something is weaker
+  std::string name;                          // kernel-sockets, space, …
+  Verdict verdict = Verdict::kOk;
+  std::string seen;
+  std::string fix;         // one line; empty when ok
+  std::string value{};     // for the node's labels and annotations
+  bool passes = false;     // of a fail: it may end by itself, so the node is not given up for it
+  std::string features{};  // of the processor, as api/platform.h has them
+  Json ToJson() const;
+  static Result<NodeCheck> FromJson(const Json& json);
 };
 
 // wait/<pod uid>/state

@@ -1,6 +1,7 @@
 #include "runtime/restore.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/fault_point.h"
 #include "base/file.h"
@@ -8,6 +9,9 @@
 #include "runtime/criu_images.h"
 #include "runtime/criu_log.h"
 #include "runtime/dump.h"
+#include "runtime/freezer.h"
+#include "runtime/gpu.h"
+#include "runtime/loopback_hold.h"
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
@@ -66,7 +70,6 @@ class OldAddresses {
     added_.clear();
     return first;
   }
-  void Keep() { added_.clear(); }
 
  private:
   const std::string netns_;
@@ -98,14 +101,22 @@ class Restore {
     }
     HF_RETURN_IF_ERROR(PrepareImages(old, current));
     HF_RETURN_IF_ERROR(PrepareSpec());
+    HF_RETURN_IF_ERROR(PrepareGpu());
     OldAddresses addresses(netns.value_or(""), old);
     HF_RETURN_IF_ERROR(addresses.Add());
     if (netns) HF_RETURN_IF_ERROR(FreeConnections(*netns, addresses));
+    const bool own_network = netns && !SameNamespace(*netns, "/proc/1/ns/net");
+    if (own_network) HF_RETURN_IF_ERROR(HoldLoopback(*netns).status());
     HF_RETURN_IF_ERROR(WriteFileAtomically(from_ + "/" + kTrying, line_.Id()));
     HF_FAULT_POINT("runtime.before_restore");
     Status status = RunRestore();
     HF_FAULT_POINT("runtime.after_restore");
+    if (status.ok() && has_gpu_) status = GpuIsBack();
     if (status.ok()) status = Settle(addresses);
+    if (own_network && (!answer_.more || !status.ok())) {
+      Status released = ReleaseLoopback(*netns);
+      if (!released.ok()) LogWarning("resets on lo are still dropped in this pod", {{"error", released.message()}});
+    }
     if (!status.ok()) {
       ran_ = MayHaveRun(work_ + "/restore.log");
       DeleteHalfRestored();
@@ -176,10 +187,32 @@ class Restore {
   Status PrepareSpec() {
     if (answer_.established == "CloseAll") {
       Result<std::string> base = ReadFile(node_.CriuConfig(), 65536);
-      HF_RETURN_IF_ERROR(WriteFileAtomically(work_ + "/criu.conf", base.value_or("") + "\ntcp-close\n"));
-      spec_.SetAnnotation("org.criu.config", work_ + "/criu.conf");
+      // Beside the container for as long as it lives: its next dump reads it too.
+      HF_RETURN_IF_ERROR(WriteFileAtomically(bundle_ + "/criu.conf", base.value_or("") + "\ntcp-close\n"));
+      spec_.SetAnnotation("org.criu.config", bundle_ + "/criu.conf");
     }
     return spec_.Save(bundle_);
+  }
+
+  // As in a dump, CRIU reads a second file of options that its environment names.
+  Status PrepareGpu() {
+    Result<std::string> text = ReadFile(from_ + "/" + kGpuFile, 65536);
+    if (text.status().code() == Code::kNotFound) return Status::Ok();
+    if (!text.ok()) return text.status();
+    HF_ASSIGN_OR_RETURN(Json json, ParseJson(*text));
+    HF_ASSIGN_OR_RETURN(GpuUse was, GpuUse::FromJson(json));
+    const Gpu gpu(node_);
+    HF_ASSIGN_OR_RETURN(const auto environment, gpu.RestoreEnvironment(was, spec_.json()));
+    HF_RETURN_IF_ERROR(WriteFileAtomically(work_ + "/criu.conf", gpu.CriuOptions(deadline_ - Clock::Real().Mono())));
+    setenv("CRIU_CONFIG_FILE", (work_ + "/criu.conf").c_str(), 1);                         // NOLINT(concurrency-mt-unsafe)
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    has_gpu_ = true;
+    return Status::Ok();
+  }
+
+  Status GpuIsBack() {
+    HF_ASSIGN_OR_RETURN(Freezer freezer, Freezer::Of(runc_.Root(), line_.Id()));
+    return Gpu(node_).AllRunning(freezer.Pids());
   }
 
   Status RunRestore() {
@@ -200,12 +233,8 @@ class Restore {
   }
 
   Status Settle(OldAddresses& addresses) {
-    if (answer_.established == "KeepAll") {
-      addresses.Keep();
-    } else {
-      HF_RETURN_IF_ERROR(addresses.ResetConnectionsFromThem());
-      HF_RETURN_IF_ERROR(addresses.Remove());
-    }
+    HF_RETURN_IF_ERROR(addresses.ResetConnectionsFromThem());
+    HF_RETURN_IF_ERROR(addresses.Remove());
     HF_RETURN_IF_ERROR(node_.MarkRestored(line_.Id()));
     // For an agent that is not told: should the container end, it must not be restored from the same images once more.
     return WriteFileDurably(from_ + "/" + kRestoredFile, line_.Id());
@@ -228,7 +257,7 @@ class Restore {
   const CreateAnswer& answer_;
   const std::string from_;
   std::string work_;
-  bool ran_ = false;
+  bool ran_ = false, has_gpu_ = false;
   MonoTime deadline_;
 };
 

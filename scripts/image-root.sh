@@ -27,6 +27,7 @@ while read -r source destination words; do
   case $source in '' | '#'*) continue ;; esac
   case $source in
     criu) mkdir -p "$out/base$destination" && cp -a "$criu/." "$out/base$destination/" && continue ;;
+    /*/) mkdir -p "$out/base$destination" && cp -a "$source." "$out/base$destination" && continue ;;
     /*) install -D -m 0644 "$source" "$out/base$destination" && continue ;;
   esac
   if [ ! -e "$build/$source" ]; then

@@ -1,6 +1,7 @@
 #!/bin/bash
 # install-local.sh : the local cluster up, the current build loaded into it as an image, Holdfast installed by its chart, both workers ready.
-# Does only what is missing. HF_FAULT_POINTS=1: the build with fault points, for tests.
+# Does only what is missing. HF_FAULT_POINTS=1: the build with fault points, for tests. HF_IMAGE: an archive of make-image.sh of that build;
+# nothing is built then.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/tests/cluster/env.sh"
@@ -13,10 +14,18 @@ if [ -n "${HF_FAULT_POINTS:-}" ]; then
   values+=(--values "$root/tests/cluster/values-faults.yaml")
 fi
 
-"$root/tests/cluster/kubectl" get --raw /readyz >/dev/null 2>&1 || { say "starting the local cluster"; "$root/tests/cluster/up.sh"; }
-say "building Holdfast ($flavour)"
-"$root/scripts/build.sh" "$flavour"
-image=$("$root/scripts/make-image.sh" "$root/build/$flavour")   # prints the archive's path; its name ends in the content's hash
+say "starting the local cluster, where it is not up"
+"$root/tests/cluster/up.sh"
+image=${HF_IMAGE:-}
+if [ -z "$image" ]; then
+  say "building Holdfast ($flavour)"
+  mkdir -p "$root/build"
+  exec 8>"$root/build/$flavour.lock"   # clusters side by side have one build folder
+  flock 8
+  "$root/scripts/build.sh" "$flavour"
+  image=$("$root/scripts/make-image.sh" "$root/build/$flavour")   # prints the archive's path; its name ends in the content's hash
+  exec 8>&-
+fi
 tag=$(basename "$image" .tar); tag=${tag##*-}
 if ! grep -qxs "$tag" "$HF_RUN/image"; then
   say "loading the image into the nodes"
@@ -24,13 +33,14 @@ if ! grep -qxs "$tag" "$HF_RUN/image"; then
   echo "$tag" > "$HF_RUN/image"
 fi
 installed="$tag $flavour $(cat "$root"/charts/holdfast/*.yaml "$root"/charts/holdfast/templates/* "$root"/crds/*.yaml "$root"/tests/cluster/values*.yaml | sha256sum)"
-if ! grep -qxFs "$installed" "$HF_RUN/installed"; then
+helm() { KUBECONFIG=$HF_PKI/admin.kubeconfig "$HF_BIN/helm" "$@"; }
+if ! grep -qxFs "$installed" "$HF_RUN/installed" || ! helm status holdfast --namespace holdfast-system >/dev/null 2>&1; then
   say "installing the chart"
   "$root/tests/cluster/kubectl" apply --server-side --force-conflicts -f "$root/crds" >/dev/null
-  KUBECONFIG=$HF_PKI/admin.kubeconfig "$HF_BIN/helm" upgrade --install holdfast "$root/charts/holdfast" --namespace holdfast-system --create-namespace \
+  helm upgrade --install holdfast "$root/charts/holdfast" --namespace holdfast-system --create-namespace \
     "${values[@]}" --set image.tag="$tag" >/dev/null
   say "waiting for controller, store and agents"
-  for what in deployment/holdfast-controller statefulset/holdfast-store daemonset/holdfast-agent; do
+  for what in deployment/holdfast-controller deployment/holdfast-activator statefulset/holdfast-store daemonset/holdfast-agent; do
     "$root/tests/cluster/kubectl" -n holdfast-system rollout status "$what" --timeout=180s >/dev/null
   done
   echo "$installed" > "$HF_RUN/installed"

@@ -12,10 +12,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 import faults  # noqa: E402
-import judge  # noqa: E402
 import kit  # noqa: E402
 import releases  # noqa: E402
 
+LIMIT = 120  # seconds until all is well after a drain
 
 def build(ref):
     """The release that REF names, built with fault points in build/skew, and loaded into the nodes."""
@@ -29,22 +29,9 @@ def build(ref):
     return releases.Release(releases.load(archive), tree / "charts" / "holdfast")
 
 
-def drain(witness):
-    with faults.draining(kit.ready_pod("app=counter")["spec"]["nodeName"]):
-        pass
-    judge.assert_all_is_well(witness, limit=120)
-    kit.uncordon_all()
-
-
-def drain_meanwhile(witness, point, do):
-    node = kit.ready_pod("app=counter")["spec"]["nodeName"]
-    with faults.held(faults.place(point, node), point) as hold, faults.draining(node):
-        hold.wait()
-        do()
-        hold.go()
-    judge.assert_all_is_well(witness, limit=120)
+def drain_while_rolled_out(witness, point, release):
+    faults.drain_meanwhile(witness, point, lambda _: releases.roll_out(release), LIMIT)
     releases.await_rolled_out()
-    kit.uncordon_all()
 
 
 def main():
@@ -73,10 +60,10 @@ def main():
                 releases.await_rolled_out()
                 name = "old" if odd is old else "new"
                 for turn in ("there", "and back"):
-                    step(f"{name} {part}, drain {turn}", drain, witness)
+                    step(f"{name} {part}, drain {turn}", faults.plain_drain, witness, LIMIT)
         for point in ("ingest.segment_sent", "controller.claimed", "agent.before_restore_answer"):
-            step(f"upgrade at {point}", drain_meanwhile, witness, point, lambda: releases.roll_out(new))
-            step(f"roll back at {point}", drain_meanwhile, witness, point, lambda: releases.roll_out(old))
+            step(f"upgrade at {point}", drain_while_rolled_out, witness, point, new)
+            step(f"roll back at {point}", drain_while_rolled_out, witness, point, old)
     finally:
         releases.roll_out(new)
         releases.await_rolled_out()

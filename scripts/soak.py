@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""make soak: drains for a long time. In most of them something breaks at a random named point: one of Holdfast's processes, containerd or the
-kubelet dies, or the network between two of them is cut for some seconds. tests/e2e/judge.py judges each, tests/e2e/leaks.py the end.
+"""make soak: drains for a long time, in two parts. First the real software of docs/compatibility.md (what make test-all moves, once) goes back and
+forth between the workers, and its content is checked after each move. Then a counter is drained, and in most drains something breaks at a random
+named point: one of Holdfast's processes, containerd or the kubelet dies, or the network between two of them is cut for some seconds.
+tests/e2e/judge.py judges each, tests/e2e/leaks.py the end of both.
 
-Writes bench/results/soak.json: {commit, moves, faults, lost, leaked, seconds, …}; stops at the first drain that the judge finds wrong, with
-what it found in `wrong`. Ends by itself after --faults faults or --minutes, whichever comes first.
+Writes bench/results/soak.json: {commit, mib, moves, faults, lost, leaked, seconds, …}; stops at the first drain of the counter that the judge
+finds wrong, with what it found in `wrong`. Ends by itself after --faults faults or --minutes, whichever comes first.
 """
 
 import argparse
@@ -15,10 +17,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 import faults  # noqa: E402
-import judge  # noqa: E402
 import kit  # noqa: E402
 import leaks  # noqa: E402
+import moving  # noqa: E402
 import network  # noqa: E402
+import workloads  # noqa: E402
 
 PATHS = {
     "agent-api": network.agent_api, "agent-store": network.agent_store, "kubelet-api": network.kubelet_api,
@@ -34,19 +37,12 @@ def draw():
     kind = random.random()
     point = random.choice(list(faults.POINTS))
     if kind < 0.1:
-        return "nothing", plain_drain
+        return "nothing", faults.plain_drain
     if kind < 0.7:
         victim = random.choice(faults.VICTIMS)
         return f"{victim} at {point}", lambda witness: faults.drain_with_kill(witness, point, victim)
     path, how, seconds = random.choice(list(PATHS)), random.choice(list(HOW)), random.uniform(0.5, 6)
     return f"{path} {how} for {seconds:.1f} s at {point}", lambda witness: faults.drain_with_broken_network(witness, point, PATHS[path], HOW[how], seconds)
-
-
-def plain_drain(witness):
-    with faults.draining(kit.ready_pod("app=counter")["spec"]["nodeName"]):
-        pass
-    judge.assert_all_is_well(witness)
-    kit.uncordon_all()
 
 
 def protect_again():
@@ -58,23 +54,57 @@ def protect_again():
         kit.ready_pod("app=counter", limit=120, not_uid=pod["metadata"]["uid"])
 
 
+def left_behind():
+    """What is left after what a fault leaves for a moment has gone."""
+    leaked = []
+
+    def clean():
+        leaked[:] = leaks.on_nodes() + leaks.in_the_api()
+        return not leaked
+
+    try:
+        kit.wait("nothing left behind", clean, limit=60)
+    except kit.Failure:
+        print("\n".join(leaked))
+    return leaked
+
+
+def move_mixed(drains):
+    """Every workload `drains` times between the two containerds; {workloads, moves, wrong, leaked}."""
+    images, done = moving.Images(), {"workloads": 0, "moves": 0, "wrong": [], "leaked": 0}
+    for name in dict.fromkeys(w.batch for w in workloads.WORKLOADS):
+        batch = workloads.batch(name)
+        print(f"soak: {drains} drains with {', '.join(w.name for w in batch)}", flush=True)
+        problems, moves = moving.move_all(batch, images, drains)
+        done["workloads"] += len(batch)
+        done["moves"] += moves
+        done["wrong"] += problems
+        kit.uncordon_all()
+        kit.remove_everything()
+        done["leaked"] += len(left_behind())
+    return done
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--drains", type=int, default=7, help="of each workload of docs/compatibility.md")
     parser.add_argument("--mib", type=int, default=100, help="memory of the counter that is drained")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     random.seed(options.seed)
-    start = time.monotonic()
     network.heal_all()
     kit.disarm_faults()
     kit.uncordon_all()
+    kit.remove_everything()
+    mixed = move_mixed(options.drains) if options.drains else {}
+    start = time.monotonic()
     witness = kit.start_counter(kit.counter_yaml(options.mib))
     witness.reset()
     witness.wait_progress()
-    result = {"commit": kit.run("git", "-C", str(kit.ROOT), "rev-parse", "HEAD").strip(), "seed": options.seed, "moves": 0, "faults": 0, "lost": 0,
-              "cold_starts_told": 0, "longest_gap_ms": 0, "wrong": "", "by_fault": {}}
+    result = {"commit": kit.run("git", "-C", str(kit.ROOT), "rev-parse", "HEAD").strip(), "seed": options.seed, "mib": options.mib, "moves": 0, "faults": 0, "lost": 0,
+              "cold_starts_told": 0, "longest_gap_ms": 0, "wrong": "", "mixed": mixed, "by_fault": {}}
     while result["faults"] < options.faults and time.monotonic() - start < options.minutes * 60:
         what, drain = draw()
         print(f"soak: {time.monotonic() - start:.0f} s, {result['moves']} moves, {result['faults']} faults; next: {what}", flush=True)
@@ -95,24 +125,14 @@ def main():
         protect_again()
         witness.reset()
         witness.wait_progress()
-    # What a fault leaves may take a moment to go; the counter stays, and with it what belongs to it.
-    leaked = []
-
-    def clean():
-        leaked[:] = leaks.on_nodes() + leaks.in_the_api()
-        return not leaked
-
-    if not result["wrong"]:
-        try:
-            kit.wait("nothing left behind", clean, limit=60)
-        except kit.Failure:
-            print("\n".join(leaked))
+    # The counter stays, and with it what belongs to it.
+    leaked = [] if result["wrong"] else left_behind()
     result.update(leaked=len(leaked), seconds=round(time.monotonic() - start))
     path = kit.ROOT / "bench" / "results" / "soak.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
-    return 1 if result["lost"] or result["leaked"] or result["wrong"] else 0
+    return 1 if result["lost"] or result["leaked"] or result["wrong"] or mixed.get("wrong") or mixed.get("leaked") else 0
 
 
 if __name__ == "__main__":

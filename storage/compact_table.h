@@ -24,7 +24,7 @@ struct IdKey {
   }
   IdKey() = default;
   bool empty() const { return low == 0 && high == 0; }
-  bool operator==(const IdKey&) const = default;
+  auto operator<=>(const IdKey&) const = default;
 };
 
 // `Entry` begins with an IdKey named `key` and can be copied.

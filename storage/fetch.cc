@@ -4,19 +4,94 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <deque>
+
 #include "base/file.h"
-#include "storage/batch.h"
 #include "storage/file_tree.h"
 #include "storage/hash.h"
+#include "storage/recipe.h"
+#include "storage/work.h"
 
 namespace holdfast::storage {
 namespace {
 
+constexpr size_t kLeavesAtOnce = 32;  // in one question: a quarter of a GiB of a file
+
+struct Piece {
+  size_t file = 0;
+  uint64_t offset = 0;
+  SegmentRef segment;
+};
+
+// The manifest's segments in order, a batch at a time. Thread-safe: whoever comes while another reads leaves waits for them too.
+class Source {
+ public:
+  Source(Store& store, const std::string& id, const Manifest& manifest) : store_(store), id_(id), manifest_(manifest) {}
+
+  // Empty at the end.
+  Result<std::vector<Piece>> Next() {
+    std::lock_guard lock(mutex_);
+    std::vector<Piece> batch;
+    size_t bytes = 0;
+    while (ready_.empty() && file_ < manifest_.files.size()) {
+      const FileEntry& file = manifest_.files[file_];
+      if (!file.leaves.empty()) {
+        if (!batch.empty()) return batch;
+        HF_RETURN_IF_ERROR(ReadSome(file));
+        continue;
+      }
+      while (segment_ < file.segments.size()) {
+        const SegmentRef& segment = file.segments[segment_];
+        if (batch.size() == kBatchSegments || (bytes > 0 && bytes + segment.size > kBatchBytes)) return batch;
+        batch.push_back({.file = file_, .offset = offset_, .segment = segment});
+        bytes += segment.size;
+        offset_ += segment.size;
+        ++segment_;
+      }
+      NextFile();
+    }
+    if (ready_.empty() || !batch.empty()) return batch;
+    batch = std::move(ready_.front());
+    ready_.pop_front();
+    return batch;
+  }
+
+ private:
+  Status ReadSome(const FileEntry& file) {
+    const std::span<const LeafRef> some = std::span(file.leaves).subspan(leaf_, std::min(kLeavesAtOnce, file.leaves.size() - leaf_));
+    HF_RETURN_IF_ERROR(ReadLeaves(store_, id_, some, [&](size_t, const std::vector<SegmentRef>& segments) {
+      std::vector<Piece>& batch = ready_.emplace_back();
+      for (const SegmentRef& segment : segments) {
+        batch.push_back({.file = file_, .offset = offset_, .segment = segment});
+        offset_ += segment.size;
+      }
+      return Status::Ok();
+    }));
+    leaf_ += some.size();
+    if (leaf_ == file.leaves.size()) NextFile();
+    return Status::Ok();
+  }
+
+  void NextFile() {
+    ++file_;
+    segment_ = leaf_ = 0;
+    offset_ = 0;
+  }
+
+  Store& store_;
+  const std::string& id_;
+  const Manifest& manifest_;
+  std::mutex mutex_;
+  size_t file_ = 0, segment_ = 0, leaf_ = 0;
+  uint64_t offset_ = 0;
+  std::deque<std::vector<Piece>> ready_;
+};
+
 class Writer {
  public:
   Writer(Store& store, const std::string& id, const Manifest& manifest, const std::string& dir, const std::vector<bool>& found,
-         Batches& batches, const IngestOptions& options)
-      : store_(store), id_(id), manifest_(manifest), dir_(dir), found_(found), batches_(batches), options_(options) {}
+         Source& source, Work& work)
+      : store_(store), id_(id), manifest_(manifest), dir_(dir), found_(found), source_(source), work_(work) {}
 
   Status Run() {
     HF_ASSIGN_OR_RETURN(folder_, OpenFolder(dir_));
@@ -24,7 +99,9 @@ class Writer {
     if (!key.ok() && key.status().code() != Code::kUnsupported) return key.status();
     has_key_ = key.ok();
     if (has_key_) key_ = *key;
-    for (std::vector<Piece> batch = batches_.Next(options_.stop); !batch.empty(); batch = batches_.Next(options_.stop)) {
+    while (!work_.Over()) {
+      HF_ASSIGN_OR_RETURN(std::vector<Piece> batch, source_.Next());
+      if (batch.empty()) break;
       HF_RETURN_IF_ERROR(Write(batch));
     }
     return Status::Ok();
@@ -33,48 +110,48 @@ class Writer {
  private:
   Status Write(const std::vector<Piece>& batch) {
     std::vector<SegmentRef> wanted;
-    std::vector<Piece> pieces;
+    std::vector<const Piece*> pieces;
     uint64_t bytes = 0, fetched = 0;
     for (const Piece& piece : batch) {
-      const SegmentRef& segment = manifest_.files[piece.file].segments[piece.segment];
-      bytes += piece.size;
-      HF_ASSIGN_OR_RETURN(bool there, IsThere(piece, segment));
+      bytes += piece.segment.size;
+      HF_ASSIGN_OR_RETURN(bool there, IsThere(piece));
       if (there) continue;
-      if (segment.zero) {
+      if (piece.segment.zero) {
         HF_RETURN_IF_ERROR(Zero(piece));
         continue;
       }
-      wanted.push_back(segment);
-      pieces.push_back(piece);
-      fetched += piece.size;
+      wanted.push_back(piece.segment);
+      pieces.push_back(&piece);
+      fetched += piece.segment.size;
     }
     if (!wanted.empty()) {
       HF_RETURN_IF_ERROR(store_.GetSegments(id_, wanted, [&](size_t i, std::span<const std::byte> content) -> Status {
-        if (content.size() != pieces[i].size)
+        if (content.size() != pieces[i]->segment.size)
           return Status(Code::kDataLoss, "the store gave another number of bytes than the manifest says");
-        HF_RETURN_IF_ERROR(Open(pieces[i].file));
-        return WriteAt(fd_.get(), content, pieces[i].offset, Path(pieces[i].file));
+        HF_RETURN_IF_ERROR(Open(pieces[i]->file));
+        return WriteAt(fd_.get(), content, pieces[i]->offset, Path(pieces[i]->file));
       }));
     }
-    batches_.Done(bytes, fetched, options_);
+    work_.Done(bytes, fetched);
     return Status::Ok();
   }
 
   // A file made just now has only holes.
-  Result<bool> IsThere(const Piece& piece, const SegmentRef& segment) {
+  Result<bool> IsThere(const Piece& piece) {
+    const SegmentRef& segment = piece.segment;
     if (!found_[piece.file]) return segment.zero;
     if (!has_key_ && !segment.zero) return false;
     HF_RETURN_IF_ERROR(Open(piece.file));
-    old_.resize(piece.size);
+    old_.resize(segment.size);
     HF_RETURN_IF_ERROR(ReadAt(fd_.get(), old_, piece.offset, Path(piece.file)));
     return segment.zero ? IsZero(old_) : HashSegment(key_, old_) == segment.id;
   }
 
   Status Zero(const Piece& piece) {
     HF_RETURN_IF_ERROR(Open(piece.file));
-    if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset), piece.size) == 0)
+    if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset), piece.segment.size) == 0)
       return Status::Ok();
-    return WriteAt(fd_.get(), std::vector<std::byte>(piece.size), piece.offset, Path(piece.file));
+    return WriteAt(fd_.get(), std::vector<std::byte>(piece.segment.size), piece.offset, Path(piece.file));
   }
 
   Status Open(size_t file) {
@@ -91,8 +168,8 @@ class Writer {
   const Manifest& manifest_;
   const std::string& dir_;
   const std::vector<bool>& found_;
-  Batches& batches_;
-  const IngestOptions& options_;
+  Source& source_;
+  Work& work_;
   Descriptor folder_, fd_;
   size_t open_file_ = 0;
   HashKey key_{};
@@ -129,11 +206,9 @@ Status Fetch(Store& store, const std::string& manifest_id, const std::string& di
   HF_ASSIGN_OR_RETURN(Manifest manifest, store.GetManifest(manifest_id));
   HF_RETURN_IF_ERROR(CheckManifest(manifest));  // whatever kind of store this came from
   HF_ASSIGN_OR_RETURN(std::vector<bool> found, Prepare(manifest, dir));
-  const int threads = ThreadsOf(options);
-  Batches batches(manifest.files, BatchBytes(options, threads, 2));
-  HF_RETURN_IF_ERROR(batches
-                         .Run(threads, options, manifest.TotalBytes(),
-                              [&] { return Writer(store, manifest_id, manifest, dir, found, batches, options).Run(); })
+  Work work(options, manifest.TotalBytes());
+  Source source(store, manifest_id, manifest);
+  HF_RETURN_IF_ERROR(work.Run([&] { return Writer(store, manifest_id, manifest, dir, found, source, work).Run(); })
                          .With("fetching the checkpoint " + manifest_id));
   HF_ASSIGN_OR_RETURN(Descriptor folder, OpenFolder(dir));
   for (const FileEntry& file : manifest.files) {

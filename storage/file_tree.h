@@ -1,6 +1,8 @@
 // The folders that Ingest reads and Fetch writes, without following a link out of them.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 

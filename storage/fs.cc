@@ -57,6 +57,7 @@ class RealFile final : public File {
     return fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? Status::Ok() : Errno("allocate", path_);
   }
   Status Sync() override { return fdatasync(fd_) == 0 ? Status::Ok() : Errno("sync", path_); }
+  void Forget() override { [[maybe_unused]] int advised = posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
   Result<uint64_t> Size() const override {
     struct stat info;
     if (fstat(fd_, &info) != 0) return Errno("look at", path_);

@@ -28,6 +28,7 @@ class File {  // closed by its end
   virtual Status Truncate(uint64_t bytes) = 0;
   virtual Status Allocate(uint64_t bytes) = 0;  // takes the space now
   virtual Status Sync() = 0;                    // fdatasync
+  virtual void Forget() {}                      // what memory has of it: the next reads are the disk's
   virtual Result<uint64_t> Size() const = 0;
 };
 

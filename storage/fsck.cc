@@ -10,6 +10,7 @@
 #include "storage/codec.h"
 #include "storage/object_index.h"
 #include "storage/pack_reader.h"
+#include "storage/recipe.h"
 
 namespace holdfast::storage {
 namespace {
@@ -24,11 +25,19 @@ struct Job {
 
 struct Objects {
   SegmentSet whole, damaged;
+  SegmentSet lists;                                                    // that manifests name as leaves
+  std::unordered_map<SegmentId, std::string, SegmentIdHash> contents;  // of those that are whole
 };
 
 class Checker {
  public:
   Checker(Volume& volume, FsckReport& report) : volume_(volume), report_(report) {}
+
+  void Expect(const Manifest& manifest) {
+    for (const FileEntry& file : manifest.files) {
+      for (const LeafRef& leaf : file.leaves) objects_[manifest.ns].lists.insert(leaf.id);
+    }
+  }
 
   // Reads every pack that was not there the last time; false when there was none.
   Result<bool> Round(int threads) {
@@ -94,12 +103,21 @@ class Checker {
     std::sort(records.begin(), records.end(), [](const PackRecord& a, const PackRecord& b) { return a.offset < b.offset; });
     uint64_t bytes = 0;
     std::vector<SegmentId> whole, damaged;
+    std::vector<std::pair<SegmentId, std::string>> lists;
+    const SegmentSet* expected = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      expected = &objects_[job.ns].lists;  // all known before the first round
+    }
     for (const PackRecord& record : records) {
       bytes += RecordBytes(record.stored);
-      (IsWhole(*file, job, keys, record) ? whole : damaged).push_back(record.id);
+      Result<std::string> content = Read(*file, job, keys, record);
+      (content.ok() ? whole : damaged).push_back(record.id);
+      if (content.ok() && expected->contains(record.id)) lists.emplace_back(record.id, std::move(*content));
     }
     std::lock_guard lock(mutex_);
     Objects& objects = objects_[job.ns];
+    for (auto& [id, content] : lists) objects.contents.try_emplace(id, std::move(content));
     objects.whole.insert(whole.begin(), whole.end());
     objects.damaged.insert(damaged.begin(), damaged.end());
     ++report_.packs;
@@ -110,12 +128,12 @@ class Checker {
     return Status::Ok();
   }
 
-  static bool IsWhole(const File& file, const Job& job, const PackKeys& keys, const PackRecord& record) {
-    Result<std::string> bytes = ReadRecord(file, job.id, keys.records, record);
-    if (!bytes.ok()) return false;
-    if (record.codec == Codec::kRaw) return HashSegment(job.keys.hash, AsBytes(*bytes)) == record.id;
-    Result<std::string> content = Decode(record.codec, record.size, AsBytes(*bytes));
-    return content.ok() && HashSegment(job.keys.hash, AsBytes(*content)) == record.id;
+  static Result<std::string> Read(const File& file, const Job& job, const PackKeys& keys, const PackRecord& record) {
+    Result<std::string> content = ReadRecord(file, job.id, keys.records, record);
+    if (content.ok() && record.codec != Codec::kRaw) content = Decode(record.codec, record.size, AsBytes(*content));
+    if (content.ok() && HashSegment(job.keys.hash, AsBytes(*content)) != record.id)
+      return Status(Code::kDataLoss, "a segment does not have the content of its name");
+    return content;
   }
 
   Volume& volume_;
@@ -131,6 +149,7 @@ class Checker {
 Result<FsckReport> Fsck(const VolumeOptions& options, int threads) {
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Volume> volume, Volume::Open(options, Volume::Mode::kInspect));
   FsckReport report;
+  Checker checker(*volume, report);
   // Manifests first: an object that a checkpoint committed later needs is not in question.
   std::map<std::string, std::map<std::string, Manifest>> by_namespace;
   HF_ASSIGN_OR_RETURN(std::vector<std::string> ids, volume->List("manifests"));
@@ -140,12 +159,12 @@ Result<FsckReport> Fsck(const VolumeOptions& options, int threads) {
     ++report.manifests;
     Result<Manifest> manifest = stored.ok() ? Manifest::Parse(stored->text) : Result<Manifest>(stored.status());
     if (manifest.ok()) {
+      checker.Expect(*manifest);
       by_namespace[manifest->ns][id] = std::move(*manifest);
     } else {
       report.hurt.push_back({.id = id, .ns = volume->NamespaceOf(id).value_or(""), .name = "", .why = manifest.status().ToString()});
     }
   }
-  Checker checker(*volume, report);
   bool more = true;
   for (int round = 0; round < kRounds && more; ++round) {
     HF_ASSIGN_OR_RETURN(more, checker.Round(threads));
@@ -158,12 +177,25 @@ Result<FsckReport> Fsck(const VolumeOptions& options, int threads) {
       HurtCheckpoint hurt{.id = id, .ns = ns, .name = manifest.checkpoint, .why = ""};
       SegmentSet lost;
       for (const FileEntry& file : manifest.files) {
+        auto lose = [&](const SegmentId& segment, const std::string& what) {
+          if (lost.insert(segment).second && hurt.why.empty()) hurt.why = "segment " + segment.Hex() + " of \"" + file.path + "\" " + what;
+        };
+        auto look = [&](const SegmentId& segment) {
+          needed.insert(segment);
+          if (!objects.whole.contains(segment)) lose(segment, objects.damaged.contains(segment) ? "is damaged" : "is missing");
+        };
         for (const SegmentRef& segment : file.segments) {
-          if (segment.zero) continue;
-          needed.insert(segment.id);
-          if (objects.whole.contains(segment.id) || !lost.insert(segment.id).second) continue;
-          const char* what = objects.damaged.contains(segment.id) ? " is damaged" : " is missing";
-          if (hurt.why.empty()) hurt.why = "segment " + segment.id.Hex() + " of \"" + file.path + "\"" + what;
+          if (!segment.zero) look(segment.id);
+        }
+        for (const LeafRef& leaf : file.leaves) {
+          look(leaf.id);
+          const auto content = objects.contents.find(leaf.id);
+          if (content == objects.contents.end()) continue;
+          Result<std::vector<SegmentRef>> segments = ParseLeaf(content->second, leaf.bytes);
+          if (!segments.ok()) lose(leaf.id, segments.status().message());
+          for (const SegmentRef& segment : segments.value_or({})) {
+            if (!segment.zero) look(segment.id);
+          }
         }
       }
       hurt.lost_segments = lost.size();

@@ -24,6 +24,18 @@ std::string Digest(std::string_view text) {
   return "blake3:" + ToHex(bytes);
 }
 
+struct StreamHash::State {
+  blake3_hasher hasher;
+};
+StreamHash::StreamHash() : state_(std::make_unique<State>()) { blake3_hasher_init(&state_->hasher); }
+StreamHash::~StreamHash() = default;
+void StreamHash::Add(std::span<const std::byte> bytes) { blake3_hasher_update(&state_->hasher, bytes.data(), bytes.size()); }
+std::array<uint8_t, 32> StreamHash::Sum() const {
+  std::array<uint8_t, 32> sum;
+  blake3_hasher_finalize(&state_->hasher, sum.data(), sum.size());
+  return sum;
+}
+
 std::string ToHex(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;

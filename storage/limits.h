@@ -8,9 +8,10 @@
 
 namespace holdfast::storage {
 
-inline constexpr size_t kMaxFiles = 100'000;           // of a checkpoint
-inline constexpr size_t kMaxSegments = 1 << 20;        // of a checkpoint: 1 TiB
-inline constexpr size_t kMaxManifestBytes = 48 << 20;  // 640 GiB of segments that are not zero
+inline constexpr size_t kMaxFiles = 100'000;       // of a checkpoint
+inline constexpr size_t kMaxSegments = 1 << 22;    // of a checkpoint: 256 GiB
+inline constexpr size_t kMaxReferences = 1 << 19;  // of a manifest: segments of short files, and leaves
+inline constexpr size_t kMaxManifestBytes = 48 << 20;
 inline constexpr size_t kMaxPathBytes = 1024, kMaxPathDepth = 32;
 inline constexpr size_t kMaxOpenSessions = 256;
 inline constexpr size_t kBatchBytes = 8 << 20;  // of segments in one request, uncompressed
@@ -18,6 +19,8 @@ inline constexpr size_t kBatchSegments = 256;   // ids in one request
 
 // Checkpoint uids and namespaces become file names: 1 to 200 of a-z A-Z 0-9 . _ - neither starting with a dot nor ending in .tmp.
 Status CheckId(std::string_view id, std::string_view what);
+// Of a manifest's file: relative, safe names, not too long, not too deep, UTF-8.
+Status CheckPath(std::string_view path);
 // Everything Parse promises about a manifest's paths, sizes and counts.
 Status CheckManifest(const Manifest& manifest);
 

@@ -1,10 +1,12 @@
 // Giving space back: packs without live data go, packs with little are written anew. Nothing here decides by a clock: what is live is what
 // manifests refer to and what open sessions were told of; the clock only slows the copying down.
 #include <algorithm>
+#include <tuple>
 
 #include "base/log.h"
 #include "storage/codec.h"
 #include "storage/local_store.h"
+#include "storage/pace.h"
 #include "storage/pack_reader.h"
 
 namespace holdfast::storage {
@@ -38,22 +40,30 @@ void LocalStore::KeepReserve() {
   reserve_held_ = taken.ok() ? bytes : 0;
 }
 
-std::vector<LocalStore::PackPointer> LocalStore::SparsePacks() {
+// Those that are worth writing anew, and as what: what belongs together follows each other, the emptiest first.
+std::vector<LocalStore::Chosen> LocalStore::ChoosePacks(const CollectOptions& options) {
   std::lock_guard lock(mutex_);
   const uint64_t percent = RoomFor(0, options_.reserve_bytes).ok() ? kSparsePercent : kSparsePercentWhenFull;
-  std::map<std::string, size_t> small;
+  const MonoTime now = clock_.Mono();
+  std::map<std::pair<std::string, bool>, size_t> small;
   auto is_small = [&](const Pack& pack) { return pack.file_bytes < options_.packs.pack_bytes / 8; };
+  std::vector<Chosen> all;
   for (const PackPointer& pack : packs_) {
-    if (pack && pack->sealed && is_small(*pack)) ++small[pack->ns];
+    if (!pack || !pack->sealed) continue;
+    const bool ripe = options.tighten_after != Duration::max() && now - pack->sealed_at >= options.tighten_after;
+    all.push_back({.pack = pack, .tight = pack->tight || ripe});
+    if (is_small(*pack)) ++small[{pack->ns, all.back().tight}];
   }
-  std::vector<PackPointer> sparse;
-  for (const PackPointer& pack : packs_) {
-    if (!pack || !pack->sealed || pack->held || pack->hurt || pack->live_bytes == 0) continue;
-    if (pack->live_bytes * 100 < pack->record_bytes * percent || (is_small(*pack) && small[pack->ns] >= kManySmall)) sparse.push_back(pack);
-  }
-  std::sort(sparse.begin(), sparse.end(),
-            [](const PackPointer& a, const PackPointer& b) { return a->ns != b->ns ? a->ns < b->ns : a->live_bytes < b->live_bytes; });
-  return sparse;
+  std::erase_if(all, [&](const Chosen& chosen) {
+    const Pack& pack = *chosen.pack;
+    if (pack.held || pack.hurt || pack.live_bytes == 0) return true;
+    const bool sparse = pack.live_bytes * 100 < pack.record_bytes * percent;
+    return !sparse && chosen.tight == pack.tight && !(is_small(pack) && small[{pack.ns, chosen.tight}] >= kManySmall);
+  });
+  std::sort(all.begin(), all.end(), [](const Chosen& a, const Chosen& b) {
+    return std::tie(a.pack->ns, a.tight, a.pack->live_bytes) < std::tie(b.pack->ns, b.tight, b.pack->live_bytes);
+  });
+  return all;
 }
 
 Result<CollectReport> LocalStore::Collect(const CollectOptions& options) {
@@ -66,17 +76,18 @@ Result<CollectReport> LocalStore::Collect(const CollectOptions& options) {
     SweepDead(lock);
   }
   report.removed += EmptyTrash();
-  const std::vector<PackPointer> sparse = SparsePacks();
+  const std::vector<Chosen> chosen = ChoosePacks(options);
   Status status;
-  for (size_t i = 0; i < sparse.size() && status.ok() && !options.stop.stop_requested();) {
-    // All of one namespace, as far as they fit into one new pack.
+  for (size_t i = 0; i < chosen.size() && status.ok() && !options.stop.stop_requested();) {
+    // All of one namespace that become the same, as far as they fit into one new pack.
     std::vector<PackPointer> group;
-    for (uint64_t bytes = 0; i < sparse.size() && (group.empty() || sparse[i]->ns == group[0]->ns); ++i) {
-      bytes += sparse[i]->live_bytes;
+    const Chosen& first = chosen[i];
+    for (uint64_t bytes = 0; i < chosen.size() && chosen[i].pack->ns == first.pack->ns && chosen[i].tight == first.tight; ++i) {
+      bytes += chosen[i].pack->live_bytes;
       if (!group.empty() && bytes > options_.packs.pack_bytes / 10 * 9) break;
-      group.push_back(sparse[i]);
+      group.push_back(chosen[i].pack);
     }
-    status = Repack(group, options, report);
+    status = Repack(group, first.tight, options, report);
     Lock lock(mutex_);
     SweepDead(lock);
     lock.unlock();
@@ -96,9 +107,10 @@ bool LocalStore::IsAt(const Pack& pack, const SegmentId& id, uint32_t offset) {
 
 // Copies what is live, makes the copy durable, and only then says that it lies there. Whatever else happens meanwhile (a delete, a session
 // that is told of a segment, a reader) sees the segment at the one place or the other.
-Status LocalStore::Repack(const std::vector<PackPointer>& group, const CollectOptions& options, CollectReport& report) {
+Status LocalStore::Repack(const std::vector<PackPointer>& group, bool tight, const CollectOptions& options, CollectReport& report) {
   Filling filling;
   filling.held = true;
+  filling.tight = tight;
   std::vector<Move> moves;
   Status status;
   for (const PackPointer& pack : group) {
@@ -122,7 +134,10 @@ Status LocalStore::Repack(const std::vector<PackPointer>& group, const CollectOp
       pack->held = false;
       if (pack->live_bytes == 0 && !pack->dropped) dead_.push_back(pack->number);
     }
-    for (const PackPointer& pack : group) report.repacked += pack->live_bytes == 0 ? 1 : 0;
+    for (const PackPointer& pack : group) {
+      report.repacked += pack->live_bytes == 0 ? 1 : 0;
+      report.tightened += pack->live_bytes == 0 && tight && !pack->tight ? 1 : 0;
+    }
   }
   EndFilling(filling);
   return status;
@@ -151,8 +166,8 @@ Status LocalStore::Copy(const PackPointer& pack, Filling& filling, const Collect
     leave(index.status().ToString());
     return Status::Ok();
   }
-  const MonoTime begin = clock_.Mono();
-  uint64_t copied = 0;
+  Pace pace(options.bytes_per_second, clock_);
+  std::string tighter;
   for (const PackRecord& record : index->records) {
     {
       std::lock_guard lock(mutex_);
@@ -166,15 +181,18 @@ Status LocalStore::Copy(const PackPointer& pack, Filling& filling, const Collect
       leave("segment " + record.id.Hex() + ": " + content.status().ToString());
       continue;
     }
-    HF_ASSIGN_OR_RETURN(Placed placed,
-                        Append(filling, pack->ns, {.id = record.id, .codec = record.codec, .size = record.size, .bytes = AsBytes(*bytes)}));
+    PutItem item{.id = record.id, .codec = record.codec, .size = record.size, .bytes = AsBytes(*bytes)};
+    if (filling.tight && !pack->tight) {
+      tighter.resize(record.stored);
+      const size_t n = TryCompressMore(AsBytes(*content), record.stored, std::as_writable_bytes(std::span(tighter)));
+      if (n > 0) {
+        item.codec = Codec::kZstd;
+        item.bytes = AsBytes(tighter).first(n);
+      }
+    }
+    HF_ASSIGN_OR_RETURN(Placed placed, Append(filling, pack->ns, item));
     moves.push_back({.to = placed, .from = pack, .from_offset = record.offset});
-    copied += RecordBytes(record.stored);
-    if (options.bytes_per_second == 0) continue;
-    const auto due =
-        std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(copied) / static_cast<double>(options.bytes_per_second) * 1e9));
-    const Duration ahead = due - (clock_.Mono() - begin);
-    if (ahead > std::chrono::milliseconds(20)) clock_.Sleep(ahead, options.stop);
+    pace.Took(RecordBytes(record.stored), options.stop);
   }
   return Status::Ok();
 }

@@ -27,7 +27,9 @@ Status LocalStore::Load() {
   HF_RETURN_IF_ERROR(LoadManifests());
   HF_RETURN_IF_ERROR(LoadSessions());
   HF_RETURN_IF_ERROR(LoadPacks());
-  TellOfLostSegments();
+  HF_RETURN_IF_ERROR(LoadLeaves());
+  LoadScrub();
+  FindHurt();
   EmptyTrash();
   KeepReserve();
   LogInfo("store opened", {{"dir", volume_->dir()},
@@ -54,11 +56,19 @@ Status LocalStore::LoadManifests() {
       continue;
     }
     committed_[id] = Committed{.ns = manifest->ns, .digest = stored->digest, .new_bytes = stored->new_bytes};
-    IdSet seen;
+    IdSet own, leaves;
     for (const FileEntry& file : manifest->files) {
       for (const SegmentRef& segment : file.segments) {
-        if (segment.zero || !seen.Insert(IdKey(segment.id)).second) continue;
+        if (segment.zero || !own.Insert(IdKey(segment.id)).second) continue;
         ++index_.Insert(manifest->ns, segment.id).refs;  // its place follows
+      }
+      for (const LeafRef& leaf : file.leaves) {
+        if (!leaves.Insert(IdKey(leaf.id)).second) continue;
+        LeafInfo& info = *leaves_[manifest->ns].Insert(IdKey(leaf.id)).first;
+        info.bytes = static_cast<uint32_t>(leaf.bytes) & LeafInfo::kBytesMask;
+        if (info.holders++ > 0) continue;
+        ++index_.Insert(manifest->ns, leaf.id).refs;
+        loading_[manifest->ns].push_back(leaf);
       }
     }
   }
@@ -115,9 +125,44 @@ Status LocalStore::LoadPacks() {
   for (const std::string& name : indexes) {
     if (!known.contains(name)) HF_RETURN_IF_ERROR(volume_->fs().Remove(volume_->dir() + "/index/" + name));
   }
+  return Status::Ok();
+}
+
+// Now that all packs are known: what leaves name is needed, and what nobody needs goes.
+Status LocalStore::LoadLeaves() {
+  size_t unreadable = 0;
+  for (const auto& [ns, leaves] : std::exchange(loading_, {})) unreadable += CountLeaves(ns, leaves);
+  for (const auto& [id, committed] : committed_) {
+    if (unreadable == 0) break;
+    HF_ASSIGN_OR_RETURN(Manifest manifest, GetManifest(id));
+    LeafTable& leaves = leaves_[manifest.ns];
+    for (const auto& [leaf, segments] : HoldingOf(manifest).leaves) {
+      if (leaves.Find(IdKey(leaf.id))->state != LeafInfo::kUncounted || !unknown_.insert(id).second) continue;
+      LogError("a leaf of a checkpoint cannot be read: nothing unreferenced will be dropped; run holdfast-store fsck",
+               {{"checkpoint", id}, {"namespace", manifest.ns}, {"segment", leaf.id.Hex()}});
+    }
+  }
   Lock lock(mutex_);
+  DropUndurable();
+  for (const std::string& ns : index_.Namespaces()) {
+    EraseAllUnneeded(ns);
+    if (index_.Lost(ns) > 0) hurt_.insert(ns);
+  }
   SweepDead(lock);
   return Status::Ok();
+}
+
+// What no manifest refers to may be referred to by the next: only when it is durable.
+void LocalStore::DropUndurable() {
+  for (const PackPointer& pack : packs_) {
+    if (!pack || !pack->undurable) continue;
+    for (const IdKey& key : index_.In(pack->ns, pack->number)) {
+      ObjectInfo* object = index_.Find(pack->ns, key);
+      if (object->refs > 0) continue;
+      Unplace(*object);
+      index_.Erase(pack->ns, key);
+    }
+  }
 }
 
 Status LocalStore::LoadPack(const std::string& ns, const PackId& id, const NamespaceKeys& keys) {
@@ -135,15 +180,20 @@ Status LocalStore::LoadPack(const std::string& ns, const PackId& id, const Names
   }
   HF_ASSIGN_OR_RETURN(pack->file_bytes, file->Size());
   pack->sealed = true;
+  pack->sealed_at = clock_.Mono();
+  pack->tight = index->tight;
   pack_bytes_ += pack->file_bytes;
   Number(pack);
-  const bool keep = KeepsAll(ns);
-  for (const PackRecord& record : index->records) {
+  for (const PackRecord& record : index->records) {  // who needs them is known when the leaves were read
     pack->record_bytes += RecordBytes(record.stored);
-    ObjectInfo* object = index_.Find(ns, record.id);
-    if (object == nullptr && !keep) continue;
-    if (object == nullptr) object = &index_.Insert(ns, record.id);
-    if (!object->here()) Place(*object, pack, record);
+    ObjectInfo& object = index_.Insert(ns, record.id);
+    if (object.here()) {
+      // Twice: it was taken anew because it was damaged, or a collection was cut short. Not the one that does not read.
+      const PackPointer& other = packs_[object.pack];
+      Result<std::shared_ptr<const File>> opened = FileOf(other);
+      if (opened.ok() && ReadRecord(**opened, other->id, other->keys.records, object.Record(record.id)).ok()) continue;
+    }
+    Place(object, pack, record);
   }
   if (pack->live_bytes == 0) dead_.push_back(pack->number);
   return Status::Ok();
@@ -151,19 +201,16 @@ Status LocalStore::LoadPack(const std::string& ns, const PackId& id, const Names
 
 // A pack whose index file is not there or damaged: what its footer says, else what can be found in it, as far as it is whole. Its index
 // file would say that the pack was synced; without it, a kill or a power cut may have come between footer and sync: so every record is
-// read, and the pack is synced now. kNotFound: nobody needs anything in it.
+// read, and the pack is synced now. kNotFound: there is nothing in it.
 Result<PackIndex> LocalStore::Rebuild(Pack& pack, File& file) {
   FileSystem& fs = volume_->fs();
-  auto referenced = [&](const PackRecord& record) {
-    const ObjectInfo* object = index_.Find(pack.ns, record.id);
-    return object != nullptr && object->refs > 0;
-  };
   Result<PackIndex> footer = ReadFooter(file, pack.id, pack.ns, pack.keys.index);
   if (!footer.ok() && footer.status().code() != Code::kDataLoss) return footer;
   PackIndex index;
   size_t damaged = 0;
   if (footer.ok()) {
     index.footer_offset = footer->footer_offset;
+    index.tight = footer->tight;
     for (const PackRecord& record : footer->records) {
       // Not even when a manifest refers to it: this may be a collection's copy that was not finished, and the good one lies elsewhere.
       Result<std::string> bytes = ReadRecord(file, pack.id, pack.keys.records, record);
@@ -179,9 +226,8 @@ Result<PackIndex> LocalStore::Rebuild(Pack& pack, File& file) {
     HF_ASSIGN_OR_RETURN(uint64_t size, file.Size());
     index.footer_offset = (size + kPackAlignment - 1) / kPackAlignment * kPackAlignment;
   }
-  const bool needed = std::any_of(index.records.begin(), index.records.end(), referenced);
-  if (index.records.empty() || !(needed || KeepsAll(pack.ns))) return Status(Code::kNotFound, "nobody needs it");
-  const std::string text = EncodeFooter(index.records, pack.id, pack.ns, index.footer_offset, pack.keys.index);
+  if (index.records.empty()) return Status(Code::kNotFound, "there is nothing in it");
+  const std::string text = EncodeFooter(index, pack.id, pack.ns, pack.keys.index);
   Status durable = footer.ok() ? Status::Ok() : file.WriteAt(index.footer_offset, AsBytes(text));
   if (durable.ok()) durable = file.Sync();
   if (durable.ok()) durable = fs.SyncDir(volume_->PackFolder(pack.ns));
@@ -190,31 +236,10 @@ Result<PackIndex> LocalStore::Rebuild(Pack& pack, File& file) {
                                                                   {"segments", index.records.size()},
                                                                   {"damaged", damaged},
                                                                   {"result", durable.ToString()}});
-  // What no manifest refers to may be referred to by the next: only when it is durable now.
-  if (!durable.ok() && !needed) return Status(Code::kNotFound, "cannot be made durable");
-  if (!durable.ok()) std::erase_if(index.records, [&](const PackRecord& record) { return !referenced(record); });
+  pack.undurable = !durable.ok();
   Status kept = durable.ok() ? WriteDurably(fs, volume_->IndexPath(pack.id), EncodePackHeader(pack.id, pack.ns) + text) : durable;
   if (!kept.ok()) LogWarning("an index file could not be made: the next start tries again", {{"error", kept.ToString()}});
   return index;
-}
-
-// A reference without its segment: the checkpoint is hurt, and the segment is taken again when somebody offers it.
-void LocalStore::TellOfLostSegments() {
-  if (index_.Lost() == 0) return;
-  for (const auto& [id, committed] : committed_) {
-    Result<Manifest> manifest = GetManifest(id);
-    if (!manifest.ok()) continue;
-    size_t lost = 0;
-    for (const FileEntry& file : manifest->files) {
-      for (const SegmentRef& segment : file.segments) {
-        ObjectInfo* object = segment.zero ? nullptr : index_.Find(manifest->ns, segment.id);
-        lost += object != nullptr && !object->here() ? 1 : 0;
-      }
-    }
-    if (lost > 0)
-      LogError("a checkpoint has lost segments: run holdfast-store fsck",
-               {{"checkpoint", id}, {"namespace", manifest->ns}, {"segments", lost}});
-  }
 }
 
 }  // namespace holdfast::storage

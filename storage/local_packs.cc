@@ -16,7 +16,8 @@ constexpr int kReadTries = 5;  // a collection may move a segment while we look 
 
 }  // namespace
 
-Result<LocalStore::PackPointer> LocalStore::NewPack(const std::string& ns, bool held) {
+Result<LocalStore::PackPointer> LocalStore::NewPack(const std::string& ns, bool held, bool tight) {
+  if (tight) HF_RETURN_IF_ERROR(volume_->NeedVersion(3));
   HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(ns));
   PackId id;
   HF_RETURN_IF_ERROR(FillRandom(id.bytes));
@@ -32,8 +33,9 @@ Result<LocalStore::PackPointer> LocalStore::NewPack(const std::string& ns, bool 
   }
   auto pack = std::make_shared<Pack>(id, ns, DerivePackKeys(keys.data, id));
   HF_ASSIGN_OR_RETURN(std::unique_ptr<File> file, fs.Create(volume_->PackPath(ns, id)));
-  pack->writer = std::make_unique<PackWriter>(std::move(file), id, ns, pack->keys, options_.packs, buffers_);
+  pack->writer = std::make_unique<PackWriter>(std::move(file), id, ns, pack->keys, options_.packs, buffers_, tight);
   pack->held = held;
+  pack->tight = tight;
   std::lock_guard lock(mutex_);
   pack_folders_.insert(ns);
   Number(pack);
@@ -62,7 +64,7 @@ Result<LocalStore::Placed> LocalStore::Append(Filling& filling, const std::strin
         if (filling.pack && filling.pack->dropped) filling.pack = nullptr;  // it failed, and somebody was told
       }
       if (!filling.pack) {
-        HF_ASSIGN_OR_RETURN(filling.pack, NewPack(ns, filling.held));
+        HF_ASSIGN_OR_RETURN(filling.pack, NewPack(ns, filling.held, filling.tight));
       }
       pack = filling.pack;
     }
@@ -115,6 +117,7 @@ Status LocalStore::SealPack(const PackPointer& pack) {
     std::lock_guard lock(mutex_);
     if (status.ok() && !pack->dropped) {
       pack->sealed = true;
+      pack->sealed_at = clock_.Mono();
       pack_bytes_ += pack->writer->file_bytes() - pack->file_bytes;
       pack->file_bytes = pack->writer->file_bytes();
       pack->record_bytes = 0;
@@ -138,6 +141,10 @@ void LocalStore::FailPack(const PackPointer& pack) {
     ObjectInfo* object = index_.Find(pack->ns, record.id);
     if (object == nullptr || object->pack != pack->number || object->offset != record.offset) continue;
     Unplace(*object);
+    if (object->refs > 0) {
+      hurt_.insert(pack->ns);
+      ++damage_changes_;
+    }
     EraseUnneeded(pack->ns, IdKey(record.id));
   }
   DropPack(pack);
@@ -152,6 +159,7 @@ void LocalStore::DropPack(const PackPointer& pack) {
 }
 
 void LocalStore::Place(ObjectInfo& object, const PackPointer& pack, const PackRecord& record) {
+  if (object.suspect != 0 || (!object.here() && object.refs > 0)) ++damage_changes_;
   Unplace(object);
   object.Place(pack->number, record);
   pack->live_bytes += RecordBytes(record.stored);
@@ -252,7 +260,7 @@ Result<std::shared_ptr<const File>> LocalStore::FileOf(const PackPointer& pack) 
   return file;
 }
 
-Result<StoredSegment> LocalStore::ReadStored(const std::string& ns, const SegmentId& id) {
+Status LocalStore::ReadStored(const std::string& ns, const SegmentId& id, StoredSegment* segment) {
   for (int tries = 0; tries < kReadTries; ++tries) {
     PackPointer pack;
     PackRecord record;
@@ -263,18 +271,17 @@ Result<StoredSegment> LocalStore::ReadStored(const std::string& ns, const Segmen
       pack = packs_[object->pack];
       record = object->Record(id);
     }
-    HF_RETURN_IF_ERROR(SealPack(pack));  // nothing to do, but for a lost segment that was just given again
+    HF_RETURN_IF_ERROR(SealPack(pack));  // nothing to do, but for what was just given
     Result<std::shared_ptr<const File>> file = FileOf(pack);
     if (!file.ok() && file.status().code() == Code::kNotFound) continue;  // moved meanwhile, or lost
     if (!file.ok()) return file.status();
-    Result<std::string> bytes = ReadRecord(**file, pack->id, pack->keys.records, record);
-    if (bytes.ok()) return StoredSegment{.codec = record.codec, .size = record.size, .bytes = std::move(*bytes)};
-    if (bytes.status().code() != Code::kDataLoss) return bytes.status();
+    Status read = ReadRecord(**file, pack->id, pack->keys.records, record, &segment->bytes);
+    segment->codec = record.codec;
+    segment->size = record.size;
+    if (read.ok() || read.code() != Code::kDataLoss) return read;
     std::lock_guard lock(mutex_);
-    ObjectInfo* object = index_.Find(ns, id);
-    if (object != nullptr && object->here() && packs_[object->pack] == pack && object->offset == record.offset) object->suspect = 1;
-    pack->hurt = true;
-    return bytes.status();
+    Suspect(pack, IdKey(id), record.offset);
+    return read;
   }
   return Status(Code::kDataLoss, "the segment " + id.Hex() + " is lost");
 }

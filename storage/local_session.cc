@@ -39,6 +39,30 @@ Result<std::vector<bool>> LocalStore::Missing(const std::string& session, std::s
   return missing;
 }
 
+// Pinned first, so that it stays; then its pack is sealed. The mark of the session makes the next start keep all of its namespace.
+Result<std::vector<bool>> LocalStore::Secure(const std::string& session, std::span<const SegmentId> ids) {
+  HF_ASSIGN_OR_RETURN(std::vector<bool> missing, Missing(session, ids));
+  std::set<PackPointer> unsealed;
+  {
+    std::lock_guard lock(mutex_);
+    HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
+    for (const SegmentId& id : ids) {
+      const ObjectInfo* object = index_.Find(state->ns, id);
+      if (object != nullptr && object->here() && !packs_[object->pack]->sealed) unsealed.insert(packs_[object->pack]);
+    }
+  }
+  for (const PackPointer& pack : unsealed) HF_RETURN_IF_ERROR(SealPack(pack));
+  std::lock_guard lock(mutex_);
+  HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const ObjectInfo* object = index_.Find(state->ns, ids[i]);
+    const bool durable =
+        object != nullptr && object->here() && !object->suspect && packs_[object->pack]->sealed && !packs_[object->pack]->undurable;
+    missing[i] = missing[i] || !durable;
+  }
+  return missing;
+}
+
 Status LocalStore::Put(const std::string& session, const PutItem& item) {
   HF_RETURN_IF_ERROR(CheckEncoding(static_cast<uint8_t>(item.codec), item.size, item.bytes.size()));
   std::string ns;
@@ -90,6 +114,23 @@ Status LocalStore::Put(const std::string& session, const PutItem& item) {
   }
 }
 
+Status LocalStore::HoldParent(const std::string& session, const std::string& manifest) {
+  HF_ASSIGN_OR_RETURN(Manifest parent, GetManifest(manifest));
+  Holding holding = HoldingOf(parent);
+  Lock lock(mutex_);
+  HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));
+  if (state->busy) return Busy(session);
+  if (!committed_.contains(manifest)) return Status(Code::kNotFound, "the store has no checkpoint " + manifest);  // deleted meanwhile
+  if (parent.ns != state->ns) return Status(Code::kInvalidArgument, "the checkpoint " + manifest + " is not of the namespace " + state->ns);
+  if (hurt_.contains(parent.ns))
+    return Status(Code::kFailedPrecondition, "some segments of the namespace " + parent.ns + " are damaged: ask for each");
+  for (const IdKey& key : holding.segments) ++index_.Find(parent.ns, key)->refs;
+  for (const HeldLeaf& leaf : holding.leaves) ++leaves_[parent.ns].Find(IdKey(leaf.ref.id))->holders;
+  std::swap(state->parent, holding);
+  Release(parent.ns, holding, lock);
+  return Status::Ok();
+}
+
 bool LocalStore::AwaitIdle(const std::string& id, Lock& lock) {
   return clock_.WaitUntil(lock, idle_, clock_.Mono() + kBusyPatience, {}, [&] {
     auto open = open_.find(id);
@@ -127,64 +168,34 @@ Result<CommitResult> LocalStore::Commit(const std::string& id, const Manifest& m
 
 // Busy, so that nobody else ends the session; lets go of the lock for the slow parts.
 Result<CommitResult> LocalStore::CommitLocked(const std::string& id, const std::string& ns, const Manifest& manifest, Lock& lock) {
-  HF_ASSIGN_OR_RETURN(std::set<PackPointer> unsealed, PinAll(open_[id], manifest));
-  std::vector<IdKey> keys;
-  StoredManifest stored{.ns = ns, .text = "", .digest = "", .new_bytes = 0};
-  {
-    IdSet seen;
-    for (const FileEntry& file : manifest.files) {
-      for (const SegmentRef& segment : file.segments) {
-        const IdKey key(segment.id);
-        if (segment.zero || !seen.Insert(key).second) continue;
-        keys.push_back(key);
-        const ObjectInfo* object = index_.Find(ns, key);
-        if (object->refs == 0) stored.new_bytes += RecordBytes(object->stored);
-      }
-    }
-  }
+  Holding holding;
+  Status written = Hold(id, manifest, holding, lock);
+  const bool held = written.ok();
+  StoredManifest stored{.ns = ns, .text = "", .digest = "", .new_bytes = holding.new_bytes};
   lock.unlock();
-  stored.text = manifest.Serialize();
-  Status written = stored.text.size() <= kMaxManifestBytes ? Status::Ok() : Status(Code::kInvalidArgument, "the manifest is too long");
+  if (written.ok()) stored.text = manifest.Serialize();
+  if (stored.text.size() > kMaxManifestBytes) written = Status(Code::kInvalidArgument, "the manifest is too long");
   if (written.ok()) {
     stored.digest = Digest(stored.text);
     HF_FAULT_POINT("store.before_sync");
-    for (const PackPointer& pack : unsealed) {
+    for (const PackPointer& pack : holding.unsealed) {
       if (written.ok()) written = SealPack(pack);
     }
+    if (written.ok()) written = volume_->WriteManifest(id, stored);
   }
-  if (written.ok()) written = volume_->WriteManifest(id, stored);
   lock.lock();
   if (!written.ok()) {
-    open_[id].maybe_committed = volume_->ReadManifest(id).ok();
+    OpenState& state = open_[id];
+    if (held) state.maybe_committed = volume_->ReadManifest(id).ok();
+    if (held && state.maybe_committed) std::swap(state.maybe, holding);
+    Release(ns, holding, lock);
     return written;
   }
-  for (const IdKey& key : keys) ++index_.Find(ns, key)->refs;  // pinned: all are there
+  Settle(ns, holding);
   committed_[id] = Committed{.ns = ns, .digest = stored.digest, .new_bytes = stored.new_bytes};
   Status removed = volume_->RemoveMark("sessions", id);
   if (!removed.ok()) LogWarning("the mark of a committed session stays until the next start", {{"error", removed.ToString()}});
   return CommitResult{.id = id, .digest = stored.digest, .new_bytes = stored.new_bytes};
-}
-
-Result<std::set<LocalStore::PackPointer>> LocalStore::PinAll(OpenState& session, const Manifest& manifest) {
-  std::set<PackPointer> unsealed;
-  for (const FileEntry& file : manifest.files) {
-    for (const SegmentRef& segment : file.segments) {
-      if (segment.zero) continue;
-      ObjectInfo* object = index_.Find(session.ns, segment.id);
-      if (object == nullptr || !object->here() || object->suspect) {
-        return Status(Code::kInvalidArgument,
-                      "the store lacks the segment " + segment.id.Hex() + " of \"" + file.path + "\": send it, then commit again");
-      }
-      if (object->size != segment.size) {
-        return Status(Code::kInvalidArgument, "the segment " + segment.id.Hex() + " has " + std::to_string(object->size) +
-                                                  " bytes, the manifest says " + std::to_string(segment.size));
-      }
-      Pin(session, *object);
-      const PackPointer& pack = packs_[object->pack];
-      if (!pack->sealed) unsealed.insert(pack);
-    }
-  }
-  return unsealed;
 }
 
 void LocalStore::EndSession(const std::string& id, Lock& lock) {
@@ -200,6 +211,8 @@ void LocalStore::EndSession(const std::string& id, Lock& lock) {
     if (object == nullptr || object->pins == 0) return;
     if (--object->pins == 0) EraseUnneeded(ns, pin.key);
   });
+  Release(ns, state.parent, lock);
+  Release(ns, state.maybe, lock);
   if (last_inherited) EraseAllUnneeded(ns);
   lock.unlock();
   EndFilling(*state.filling);

@@ -9,7 +9,9 @@
 namespace holdfast::storage {
 namespace {
 
-constexpr size_t kMembersKept = 8;  // manifests whose ids are kept for readers
+constexpr size_t kMembersKept = 64, kMemberIdsKept = 4 << 20;  // manifests whose ids are kept for readers, and ids of them together
+
+bool ByKey(const IdKey& a, const IdKey& b) { return a.low != b.low ? a.low < b.low : a.high < b.high; }
 
 std::string Gib(uint64_t bytes) {
   char text[32];
@@ -33,6 +35,8 @@ class LocalSession final : public Session {
   Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) override {
     return store_->Put(id_, {.id = id, .codec = codec, .size = size, .bytes = bytes});
   }
+  Status Hold(const std::string& manifest) override { return store_->HoldParent(id_, manifest); }
+  Result<std::vector<bool>> Secure(std::span<const SegmentId> ids) override { return store_->Secure(id_, ids); }
   Result<CommitResult> Commit(const Manifest& manifest) override { return store_->Commit(id_, manifest); }
   Status Abort() override { return store_->AbortOpen(id_); }
   const HashKey& hash_key() const override { return key_; }
@@ -107,6 +111,15 @@ Result<std::string> LocalStore::NamespaceOf(const std::string& id) {
   return Status(Code::kNotFound, "the store has no session " + id);
 }
 
+std::vector<std::string> LocalStore::CommittedIn(const std::string& ns) {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> ids;
+  for (const auto& [id, committed] : committed_) {
+    if (committed.ns == ns) ids.push_back(id);
+  }
+  return ids;
+}
+
 Result<SessionState> LocalStore::StateOf(const std::string& id) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
   std::lock_guard lock(mutex_);
@@ -131,8 +144,16 @@ Result<Manifest> LocalStore::GetManifest(const std::string& id) {
 }
 
 Result<std::array<uint8_t, 32>> LocalStore::HashKeyOf(const std::string& manifest) {
-  HF_ASSIGN_OR_RETURN(std::shared_ptr<const Members> members, MembersOf(manifest));
-  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(members->ns));
+  HF_RETURN_IF_ERROR(CheckId(manifest, "checkpoint uid"));
+  std::string ns;
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return Closed();
+    auto committed = committed_.find(manifest);
+    if (committed != committed_.end()) ns = committed->second.ns;
+  }
+  if (ns.empty()) return Status(Code::kNotFound, "the store has no checkpoint " + manifest);
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(ns));
   return keys.hash;
 }
 
@@ -151,45 +172,83 @@ Result<std::shared_ptr<const LocalStore::Members>> LocalStore::MembersOf(const s
   auto members = std::make_shared<Members>();
   members->id = id;
   members->ns = manifest.ns;
+  bool whole = true;
+  auto add = [&](const std::vector<SegmentRef>& segments) {
+    for (const SegmentRef& segment : segments) {
+      if (!segment.zero) members->ids.emplace_back(segment.id);
+    }
+  };
   for (const FileEntry& file : manifest.files) {
-    for (const SegmentRef& segment : file.segments) {
-      if (!segment.zero) members->ids.push_back(segment.id);
+    add(file.segments);
+    for (const LeafRef& leaf : file.leaves) {
+      members->ids.emplace_back(leaf.id);
+      Result<std::vector<SegmentRef>> segments = ReadLeaf(manifest.ns, leaf);
+      if (segments.ok()) add(*segments);
+      whole = whole && segments.ok();  // whoever asks for the leaf hears why, and it may be mended later
     }
   }
-  std::sort(members->ids.begin(), members->ids.end());
+  std::sort(members->ids.begin(), members->ids.end(), ByKey);
+  members->ids.erase(std::unique(members->ids.begin(), members->ids.end()), members->ids.end());
   std::lock_guard lock(mutex_);
   if (!committed_.contains(id)) return Status(Code::kNotFound, "the store has no checkpoint " + id);  // deleted meanwhile
+  if (!whole) return std::shared_ptr<const Members>(members);
   members_.push_front(members);
-  if (members_.size() > kMembersKept) members_.pop_back();
+  size_t kept = 0;
+  for (auto it = members_.begin(); it != members_.end();) {
+    kept += (*it)->ids.size();
+    const bool keep = it == members_.begin() || (kept <= kMemberIdsKept && members_.size() <= kMembersKept);
+    it = keep ? std::next(it) : members_.erase(it);
+  }
   return std::shared_ptr<const Members>(members);
+}
+
+Status LocalStore::ReadMember(const Members& members, const SegmentId& id, StoredSegment* segment) {
+  if (!std::binary_search(members.ids.begin(), members.ids.end(), IdKey(id), ByKey))
+    return Status(Code::kInvalidArgument, "the checkpoint " + members.id + " has no segment " + id.Hex());
+  Status read = ReadStored(members.ns, id, segment);
+  if (read.ok()) return read;
+  std::lock_guard lock(mutex_);
+  if (!committed_.contains(members.id)) return Status(Code::kNotFound, "the store has no checkpoint " + members.id);  // deleted meanwhile
+  return read.With("the segment " + id.Hex() + " of the checkpoint " + members.id);
 }
 
 Result<StoredSegment> LocalStore::GetStored(const std::string& manifest, const SegmentId& id) {
   HF_ASSIGN_OR_RETURN(std::shared_ptr<const Members> members, MembersOf(manifest));
-  if (!std::binary_search(members->ids.begin(), members->ids.end(), id)) {
-    return Status(Code::kInvalidArgument, "the checkpoint " + manifest + " has no segment " + id.Hex());
+  StoredSegment segment;
+  HF_RETURN_IF_ERROR(ReadMember(*members, id, &segment));
+  return segment;
+}
+
+Status LocalStore::GetSegments(const std::string& manifest, std::span<const SegmentRef> segments, const SegmentSink& sink) {
+  HF_ASSIGN_OR_RETURN(std::shared_ptr<const Members> members, MembersOf(manifest));
+  HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(members->ns));
+  StoredSegment stored;
+  std::string unpacked;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const SegmentRef& segment = segments[i];
+    if (segment.zero) {
+      HF_RETURN_IF_ERROR(sink(i, std::vector<std::byte>(std::min<size_t>(segment.size, kMaxSegmentBytes))));
+      continue;
+    }
+    HF_RETURN_IF_ERROR(ReadMember(*members, segment.id, &stored));
+    std::span<const std::byte> content = AsBytes(stored.bytes);
+    if (stored.codec != Codec::kRaw) {
+      HF_RETURN_IF_ERROR(Decode(stored.codec, stored.size, content, &unpacked));
+      content = AsBytes(unpacked);
+    }
+    if (content.size() != segment.size || HashSegment(keys.hash, content) != segment.id)
+      return Status(Code::kDataLoss, "the segment " + segment.id.Hex() + " of the checkpoint " + manifest + " does not have its content");
+    HF_RETURN_IF_ERROR(sink(i, content));
   }
-  Result<StoredSegment> stored = ReadStored(members->ns, id);
-  if (stored.ok()) return stored;
-  {
-    std::lock_guard lock(mutex_);
-    if (!committed_.contains(manifest)) return Status(Code::kNotFound, "the store has no checkpoint " + manifest);  // deleted meanwhile
-  }
-  return stored.status().With("the segment " + id.Hex() + " of the checkpoint " + manifest);
+  return Status::Ok();
 }
 
 Result<std::string> LocalStore::GetSegment(const std::string& manifest, const SegmentRef& segment) {
-  if (segment.zero) return std::string(std::min<size_t>(segment.size, kMaxSegmentBytes), '\0');
-  HF_ASSIGN_OR_RETURN(StoredSegment stored, GetStored(manifest, segment.id));
-  HF_ASSIGN_OR_RETURN(HashKey key, HashKeyOf(manifest));
   std::string content;
-  if (stored.codec == Codec::kRaw) {
-    content = std::move(stored.bytes);
-  } else {
-    HF_ASSIGN_OR_RETURN(content, Decode(stored.codec, stored.size, AsBytes(stored.bytes)));
-  }
-  if (content.size() != segment.size || HashSegment(key, AsBytes(content)) != segment.id)
-    return Status(Code::kDataLoss, "the segment " + segment.id.Hex() + " of the checkpoint " + manifest + " does not have its content");
+  HF_RETURN_IF_ERROR(GetSegments(manifest, std::span(&segment, 1), [&](size_t, std::span<const std::byte> bytes) {
+    content.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return Status::Ok();
+  }));
   return content;
 }
 
@@ -208,6 +267,7 @@ Status LocalStore::Delete(const std::string& manifest) {
     LogWarning("deleting a damaged manifest", {{"checkpoint", manifest}, {"error", content.status().ToString()}});
     HF_RETURN_IF_ERROR(volume_->RemoveManifest(manifest));
     committed_.erase(manifest);  // read at start, damaged since: its references are forgotten at the next start
+    hurt_checkpoints_.erase(manifest);
     const bool last = damaged_.erase(manifest) > 0 && damaged_.empty();
     if (last) {
       for (const std::string& ns : index_.Namespaces()) EraseAllUnneeded(ns);
@@ -223,16 +283,11 @@ Status LocalStore::Delete(const std::string& manifest) {
   }
   committed_.erase(manifest);
   deleting_.erase(manifest);
+  hurt_checkpoints_.erase(manifest);
   members_.remove_if([&](const auto& members) { return members->id == manifest; });
-  IdSet seen;
-  for (const FileEntry& file : content->files) {
-    for (const SegmentRef& segment : file.segments) {
-      const IdKey key(segment.id);
-      if (segment.zero || !seen.Insert(key).second) continue;
-      ObjectInfo* object = index_.Find(content->ns, key);
-      if (object == nullptr || object->refs == 0) continue;
-      if (--object->refs == 0) EraseUnneeded(content->ns, key);
-    }
+  Release(content->ns, HoldingOf(*content), lock);
+  if (unknown_.erase(manifest) > 0 && unknown_.empty()) {
+    for (const std::string& ns : index_.Namespaces()) EraseAllUnneeded(ns);
   }
   SweepDead(lock);
   return Status::Ok();
@@ -273,17 +328,32 @@ Status LocalStore::CheckRoom() {
 Result<StoreUsage> LocalStore::Usage() {
   HF_ASSIGN_OR_RETURN(Space space, volume_->FreeSpace());
   std::lock_guard lock(mutex_);
+  size_t leaves = 0;
+  for (const auto& [ns, table] : leaves_) leaves += table.memory_bytes();
+  const uint64_t reserve = options_.reserve_bytes;
+  const uint64_t free = space.free - std::min(space.free, buffers_.bytes()) + std::min(reserve, reserve_held_);
+  uint64_t room = free - std::min(free, reserve);
+  if (options_.max_bytes > 0) room = std::min(room, options_.max_bytes - std::min(options_.max_bytes, pack_bytes_ + reserve));
   return StoreUsage{.object_bytes = live_bytes_,
                     .objects = index_.count(),
                     .pack_bytes = pack_bytes_,
                     .packs = packs_.size() - free_numbers_.size(),
-                    .index_memory_bytes = index_.memory_bytes(),
+                    .index_memory_bytes = index_.memory_bytes() + leaves,
                     .max_bytes = options_.max_bytes,
                     .volume_total = space.total,
                     .volume_free = space.free,
+                    .room_bytes = room,
                     .manifests = committed_.size(),
                     .open_sessions = open_.size(),
-                    .damaged_manifests = damaged_.size()};
+                    .damaged_manifests = damaged_.size(),
+                    .scrub = {.passes = scrub_.passes,
+                              .read_bytes = scrub_.read_bytes,
+                              .mended_files = scrub_.mended_files,
+                              .begun = scrub_.begun,
+                              .ended = scrub_.ended,
+                              .done = scrub_.under_way ? scrub_.done : 1,
+                              .damaged_segments = suspects_.size(),
+                              .hurt_checkpoints = hurt_checkpoints_.size()}};
 }
 
 void LocalStore::ExpireSessions() {

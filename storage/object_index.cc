@@ -24,15 +24,26 @@ std::vector<IdKey> ObjectIndex::Unneeded(const std::string& ns) {
   return keys;
 }
 
+std::vector<IdKey> ObjectIndex::In(const std::string& ns, uint32_t pack) {
+  std::vector<IdKey> keys;
+  auto objects = namespaces_.find(ns);
+  if (objects == namespaces_.end()) return keys;
+  objects->second.ForEach([&](const ObjectInfo& object) {
+    if (object.pack == pack) keys.push_back(object.key);
+  });
+  return keys;
+}
+
 std::vector<std::string> ObjectIndex::Namespaces() const {
   std::vector<std::string> names;
   for (const auto& [ns, objects] : namespaces_) names.push_back(ns);
   return names;
 }
 
-size_t ObjectIndex::Lost() {
+size_t ObjectIndex::Lost(const std::string& ns) {
   size_t lost = 0;
-  for (auto& [ns, objects] : namespaces_) objects.ForEach([&](const ObjectInfo& object) { lost += object.here() ? 0 : 1; });
+  auto objects = namespaces_.find(ns);
+  if (objects != namespaces_.end()) objects->second.ForEach([&](const ObjectInfo& object) { lost += object.here() ? 0 : 1; });
   return lost;
 }
 

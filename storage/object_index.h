@@ -29,7 +29,7 @@ struct ObjectInfo {
   uint32_t size : 24 = 0;  // uncompressed
   uint32_t codec : 7 = 0;
   uint32_t suspect : 1 = 0;  // could not be read whole: taken again when somebody offers it
-  uint32_t refs = 0;         // manifests that refer to it
+  uint32_t refs = 0;         // manifests and leaves that refer to it
   uint32_t pins = 0;         // open sessions that were told it is here
 
   bool here() const { return pack != kNoPack; }
@@ -48,6 +48,17 @@ struct ObjectInfo {
 };
 static_assert(sizeof(ObjectInfo) == 40);
 
+// A list of segments that manifests share (recipe.h), while anybody holds it.
+struct LeafInfo {
+  enum State : uint32_t { kUncounted, kCounted, kSettled };  // its segments count; and a manifest with it is durable
+  static constexpr uint32_t kBytesMask = (uint32_t{1} << 30) - 1;
+  IdKey key;
+  uint32_t holders = 0;     // manifests, and sessions that build on one
+  uint32_t bytes : 30 = 0;  // of the file
+  uint32_t state : 2 = kUncounted;
+};
+using LeafTable = CompactTable<LeafInfo>;
+
 class ObjectIndex {
  public:
   using Objects = CompactTable<ObjectInfo>;
@@ -57,8 +68,10 @@ class ObjectIndex {
   void Erase(const std::string& ns, const IdKey& key);
   // Of `ns`, those that neither a manifest nor a session needs.
   std::vector<IdKey> Unneeded(const std::string& ns);
+  // Of `ns`, those that lie in a pack.
+  std::vector<IdKey> In(const std::string& ns, uint32_t pack);
   std::vector<std::string> Namespaces() const;
-  size_t Lost();  // needed, but not there
+  size_t Lost(const std::string& ns);  // needed, but not there
   size_t count() const;
   size_t memory_bytes() const;
 

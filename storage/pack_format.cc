@@ -14,6 +14,7 @@ namespace holdfast::storage {
 namespace {
 
 constexpr std::string_view kPackMagic = "HFPACK02", kTrailerMagic = "HFINDX02", kRecordMagic = "HFR2";
+constexpr uint32_t kTight = 1;  // flag of the trailer
 constexpr size_t kMacBytes = 16, kMacAt = kIndexTrailerBytes - kMacBytes;
 
 Status Damaged(const std::string& what) { return Status(Code::kDataLoss, "pack index: " + what); }
@@ -94,8 +95,8 @@ std::string RecordAad(const PackId& id, const PackRecord& record) {
   return aad;
 }
 
-std::string EncodeFooter(std::vector<PackRecord> records, const PackId& id, const std::string& ns, uint64_t footer_offset,
-                         const Secret& index_key) {
+std::string EncodeFooter(PackIndex index, const PackId& id, const std::string& ns, const Secret& index_key) {
+  std::vector<PackRecord>& records = index.records;
   std::sort(records.begin(), records.end(), [](const PackRecord& a, const PackRecord& b) { return a.id < b.id; });
   std::string footer;
   footer.reserve(records.size() * kIndexEntryBytes + kIndexTrailerBytes);
@@ -108,8 +109,8 @@ std::string EncodeFooter(std::vector<PackRecord> records, const PackId& id, cons
   }
   footer += kTrailerMagic;
   AppendInteger(static_cast<uint32_t>(records.size()), footer);
-  AppendInteger(uint32_t{0}, footer);
-  AppendInteger(footer_offset, footer);
+  AppendInteger(index.tight ? kTight : 0, footer);
+  AppendInteger(index.footer_offset, footer);
   footer += AsText(id.bytes);
   AppendInteger(uint64_t{0}, footer);
   footer += AsText(Mac(index_key, EncodePackHeader(id, ns), footer));
@@ -129,6 +130,9 @@ Result<PackIndex> ParseFooter(std::string_view footer, const PackId& id, const s
   const auto mac = Mac(index_key, EncodePackHeader(id, ns), footer.substr(0, footer.size() - kMacBytes));
   if (AsText(mac) != trailer.substr(kMacAt)) return Damaged("not what was written: damaged, or of another pack or key");
   PackIndex index;
+  const uint32_t flags = GetInteger<uint32_t>(trailer.data() + 12);
+  if (flags > kTight) return Damaged("of a kind that this version does not know");
+  index.tight = flags == kTight;
   index.footer_offset = GetInteger<uint64_t>(trailer.data() + 16);
   // The MAC says that we wrote it. What it says is checked all the same: it decides what is read where.
   if (index.footer_offset < kPackHeaderBytes || index.footer_offset > kMaxPackFileBytes)

@@ -53,14 +53,14 @@ std::optional<PackRecord> ParseRecordHeader(std::span<const std::byte> bytes, ui
 // What is authenticated with a record's bytes: they are only good as this segment, in this pack, with this encoding.
 std::string RecordAad(const PackId& id, const PackRecord& record);
 
-// The footer: entries sorted by id, then the trailer, whose MAC also covers the header. An index file is header and footer.
-std::string EncodeFooter(std::vector<PackRecord> records, const PackId& id, const std::string& ns, uint64_t footer_offset,
-                         const Secret& index_key);
-// kDataLoss when anything differs from what EncodeFooter made of this pack.
 struct PackIndex {
-  std::vector<PackRecord> records;  // sorted by id
+  std::vector<PackRecord> records;  // sorted by id, once encoded
   uint64_t footer_offset = 0;
+  bool tight = false;  // what can be compressed more was: a collection need not try it again
 };
+// The footer: entries sorted by id, then the trailer, whose MAC also covers the header. An index file is header and footer.
+std::string EncodeFooter(PackIndex index, const PackId& id, const std::string& ns, const Secret& index_key);
+// kDataLoss when anything differs from what EncodeFooter made of this pack.
 Result<PackIndex> ParseFooter(std::string_view footer, const PackId& id, const std::string& ns, const Secret& index_key);
 Result<PackIndex> ParseIndexFile(std::string_view text, const PackId& id, const std::string& ns, const Secret& index_key);
 // How long the footer is that ends with this trailer: 0 when it is none.

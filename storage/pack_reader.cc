@@ -18,13 +18,19 @@ size_t NextMagic(std::span<const std::byte> bytes, size_t at) {
 
 }  // namespace
 
-Result<std::string> ReadRecord(const File& file, const PackId& id, const Secret& records_key, const PackRecord& record) {
-  std::string bytes(size_t{record.stored} + kTagBytes, '\0');
-  const std::span<std::byte> all = std::as_writable_bytes(std::span(bytes));
+Status ReadRecord(const File& file, const PackId& id, const Secret& records_key, const PackRecord& record, std::string* bytes) {
+  bytes->resize(size_t{record.stored} + kTagBytes);
+  const std::span<std::byte> all = std::as_writable_bytes(std::span(*bytes));
   HF_RETURN_IF_ERROR(file.ReadAt(uint64_t{record.offset} + kRecordHeaderBytes, all));
   Status whole = Unseal(records_key, record.offset, AsBytes(RecordAad(id, record)), all, all.first(record.stored));
   if (!whole.ok()) return whole.With("the pack " + id.Hex() + " at " + std::to_string(record.offset));
-  bytes.resize(record.stored);
+  bytes->resize(record.stored);
+  return Status::Ok();
+}
+
+Result<std::string> ReadRecord(const File& file, const PackId& id, const Secret& records_key, const PackRecord& record) {
+  std::string bytes;
+  HF_RETURN_IF_ERROR(ReadRecord(file, id, records_key, record, &bytes));
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 namespace holdfast::storage {
 
 // The bytes as the record's codec has them, authenticated. kDataLoss when they are damaged.
+Status ReadRecord(const File& file, const PackId& id, const Secret& records_key, const PackRecord& record, std::string* bytes);
 Result<std::string> ReadRecord(const File& file, const PackId& id, const Secret& records_key, const PackRecord& record);
 // kDataLoss when the pack does not end in its footer.
 Result<PackIndex> ReadFooter(const File& file, const PackId& id, const std::string& ns, const Secret& index_key);

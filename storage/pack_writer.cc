@@ -22,8 +22,9 @@ struct PackWriter::Buffer {
   bool closed = false;
 };
 
-PackWriter::PackWriter(std::unique_ptr<File> file, PackId id, std::string ns, const PackKeys& keys, PackLimits limits, BufferCount& buffers)
-    : file_(std::move(file)), id_(id), ns_(std::move(ns)), keys_(keys), limits_(limits), buffers_(buffers) {}
+PackWriter::PackWriter(std::unique_ptr<File> file, PackId id, std::string ns, const PackKeys& keys, PackLimits limits, BufferCount& buffers,
+                       bool tight)
+    : file_(std::move(file)), id_(id), ns_(std::move(ns)), keys_(keys), limits_(limits), buffers_(buffers), tight_(tight) {}
 
 PackWriter::~PackWriter() {
   if (!filling_) return;
@@ -114,7 +115,7 @@ Status PackWriter::Finish() {
   }
   written_.wait(lock, [this] { return unwritten_ == 0; });
   HF_RETURN_IF_ERROR(status_);
-  footer_ = EncodeFooter(records_, id_, ns_, next_, keys_.index);
+  footer_ = EncodeFooter({.records = records_, .footer_offset = next_, .tight = tight_}, id_, ns_, keys_.index);
   file_bytes_ = next_ + footer_.size();
   status_ = file_->WriteAt(next_, AsBytes(footer_));
   if (status_.ok()) status_ = file_->Sync();

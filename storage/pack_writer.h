@@ -32,7 +32,9 @@ class BufferCount {
 
 class PackWriter {
  public:
-  PackWriter(std::unique_ptr<File> file, PackId id, std::string ns, const PackKeys& keys, PackLimits limits, BufferCount& buffers);
+  // `tight`: see PackIndex.
+  PackWriter(std::unique_ptr<File> file, PackId id, std::string ns, const PackKeys& keys, PackLimits limits, BufferCount& buffers,
+             bool tight = false);
   ~PackWriter();
 
   // Nothing when the pack is full or finished: use another. An error stays: nothing of the pack that was not synced can be relied on.
@@ -57,6 +59,7 @@ class PackWriter {
   const PackKeys keys_;
   const PackLimits limits_;
   BufferCount& buffers_;
+  const bool tight_;
 
   std::mutex mutex_;
   std::condition_variable written_;

@@ -44,16 +44,8 @@ class RemoteSession final : public Session {
  public:
   RemoteSession(RemoteStore store, std::string id, const HashKey& key) : store_(std::move(store)), id_(std::move(id)), key_(key) {}
 
-  Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) override {
-    std::vector<bool> missing;
-    for (size_t at = 0; at < ids.size(); at += kBatchSegments) {
-      const std::string body = EncodeIds(ids.subspan(at, std::min(kBatchSegments, ids.size() - at)));
-      HF_ASSIGN_OR_RETURN(HttpAnswer answer, store_.Call({.method = "POST", .path = Path("/missing"), .body = {AsBytes(body)}}));
-      if (answer.body.size() * 32 != body.size()) return Status(Code::kInternal, "the store answered for another number of segments");
-      for (char c : answer.body) missing.push_back(c != 0);
-    }
-    return missing;
-  }
+  Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) override { return Ask("/missing", ids); }
+  Result<std::vector<bool>> Secure(std::span<const SegmentId> ids) override { return Ask("/secure", ids); }
 
   Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) override {
     const PutItem item{.id = id, .codec = codec, .size = size, .bytes = bytes};
@@ -80,6 +72,11 @@ class RemoteSession final : public Session {
     return Status::Ok();
   }
 
+  Status Hold(const std::string& manifest) override {
+    HF_RETURN_IF_ERROR(CheckId(manifest, "checkpoint uid"));
+    return store_.Call({.method = "POST", .path = Path("/hold") + "?manifest=" + manifest, .body = {}}).status();
+  }
+
   Result<CommitResult> Commit(const Manifest& manifest) override {
     const std::string text = manifest.Serialize();
     HF_ASSIGN_OR_RETURN(Json json, ParseAnswer(store_.Call({.method = "POST", .path = Path("/commit"), .body = {AsBytes(text)}})));
@@ -97,6 +94,16 @@ class RemoteSession final : public Session {
 
  private:
   std::string Path(const char* what) const { return "/v1/sessions/" + id_ + what; }
+  Result<std::vector<bool>> Ask(const char* what, std::span<const SegmentId> ids) {
+    std::vector<bool> missing;
+    for (size_t at = 0; at < ids.size(); at += kBatchSegments) {
+      const std::string body = EncodeIds(ids.subspan(at, std::min(kBatchSegments, ids.size() - at)));
+      HF_ASSIGN_OR_RETURN(HttpAnswer answer, store_.Call({.method = "POST", .path = Path(what), .body = {AsBytes(body)}}));
+      if (answer.body.size() * 32 != body.size()) return Status(Code::kInternal, "the store answered for another number of segments");
+      for (char c : answer.body) missing.push_back(c != 0);
+    }
+    return missing;
+  }
 
   RemoteStore store_;
   const std::string id_;
@@ -183,7 +190,7 @@ Status RemoteStore::GetSegments(const std::string& manifest, std::span<const Seg
     if (!ids.empty()) {
       const std::string body = EncodeIds(ids);
       HF_ASSIGN_OR_RETURN(answer, Call({.method = "POST",
-                                        .path = "/v1/manifests/" + manifest + "/segments",
+                                        .path = "/v1/manifests/" + manifest + "/segments?" + kCodecParameter + "=2",
                                         .body = {AsBytes(body)},
                                         .max_answer_bytes = kMaxFramesBytes}));
     }
@@ -226,6 +233,42 @@ Status RemoteStore::Delete(const std::string& manifest, int64_t term) {
   HttpCall call{.method = "DELETE", .path = "/v1/manifests/" + manifest, .body = {}};
   if (term != 0) call.headers = {{kTermHeader, std::to_string(term)}};
   return Call(call).status();
+}
+
+Result<ManifestInfo> RemoteStore::InfoOf(const std::string& manifest) {
+  HF_RETURN_IF_ERROR(CheckId(manifest, "checkpoint uid"));
+  HF_ASSIGN_OR_RETURN(HttpAnswer answer, Call({.method = "GET", .path = "/v1/manifests/" + manifest + "/info", .body = {}}));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(answer.body));
+  ManifestInfo info{.ns = GetString(json, {"ns"}),
+                    .checkpoint = GetString(json, {"checkpoint"}),
+                    .created = GetString(json, {"created"}),
+                    .digest = GetString(json, {"digest"}),
+                    .new_bytes = static_cast<uint64_t>(std::max<int64_t>(GetInt(json, {"newBytes"}), 0)),
+                    .info = GetObject(json, {"info"})};
+  if (info.ns.empty() || info.digest.empty())
+    return Status(Code::kUnavailable, "what answers for the store does not say whose " + manifest + " is");
+  return info;
+}
+
+Result<StoreSpace> RemoteStore::Space() {
+  HF_ASSIGN_OR_RETURN(HttpAnswer answer, Call({.method = "GET", .path = "/v1/space", .body = {}}));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(answer.body));
+  const int64_t live = GetInt(json, {"liveBytes"}, -1), packs = GetInt(json, {"packBytes"}, -1), room = GetInt(json, {"roomBytes"}, -1);
+  if (live < 0 || packs < 0 || room < 0) return Status(Code::kUnavailable, "what answers for the store does not say how full it is");
+  return StoreSpace{static_cast<uint64_t>(live), static_cast<uint64_t>(packs), static_cast<uint64_t>(room)};
+}
+
+Result<std::vector<DamagedCheckpoint>> RemoteStore::Damaged() {
+  HF_ASSIGN_OR_RETURN(HttpAnswer answer, Call({.method = "GET", .path = "/v1/damaged", .body = {}, .max_answer_bytes = kMaxDamagedBytes}));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(answer.body));
+  // An answer that is not understood must not read as "nothing is damaged".
+  if (GetInt(json, {"count"}, -1) < 0) return Status(Code::kUnavailable, "what answers for the store does not say what is damaged");
+  std::vector<DamagedCheckpoint> damaged;
+  for (const Json& entry : GetArray(json, {"checkpoints"})) {
+    if (damaged.size() == kMaxDamagedTold) break;
+    damaged.push_back({.id = GetString(entry, {"id"}), .why = GetString(entry, {"why"}).substr(0, kMaxWhyBytes)});
+  }
+  return damaged;
 }
 
 Status RemoteStore::Ping() {

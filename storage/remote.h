@@ -12,6 +12,23 @@ struct RemoteStoreOptions {
   Duration patience = std::chrono::seconds(60);  // of one call with its repetitions
 };
 
+struct StoreSpace {
+  uint64_t live_bytes = 0;  // what checkpoints need
+  uint64_t pack_bytes = 0;  // with what is dead and not collected yet
+  uint64_t room_bytes = 0;  // what may still be written before sessions are refused
+};
+
+// A manifest without its files.
+struct ManifestInfo {
+  std::string ns, checkpoint, created, digest;
+  uint64_t new_bytes = 0;  // stored for it alone
+  Json info;
+};
+
+struct DamagedCheckpoint {
+  std::string id, why;  // of its manifest
+};
+
 class RemoteStore final : public Store {
  public:
   explicit RemoteStore(RemoteStoreOptions options, Clock& clock = Clock::Real());
@@ -29,6 +46,10 @@ class RemoteStore final : public Store {
   Status Delete(const std::string& manifest) override;
   // In a term of leadership: kFailedPrecondition when the store has heard of a later one. 0: there is no election.
   Status Delete(const std::string& manifest, int64_t term);
+  Result<ManifestInfo> InfoOf(const std::string& manifest);
+  Result<StoreSpace> Space();
+  // Those that the store knows of: read in vain, or found by its scrub. At most 10 000.
+  Result<std::vector<DamagedCheckpoint>> Damaged();
   // Does a server answer at all? OK whatever it says; kUnavailable when it does not until the deadline.
   Status Ping();
 

@@ -12,6 +12,12 @@ Status Session::PutMany(std::span<const PutItem> items) {
   return Status::Ok();
 }
 
+Status Session::Hold(const std::string&) { return {Code::kUnsupported, "this store holds no checkpoint for a session"}; }
+
+Result<std::vector<bool>> Session::Secure(std::span<const SegmentId>) {
+  return Status(Code::kUnsupported, "this store does not say what is durable before a commit");
+}
+
 Status Store::GetSegments(const std::string& manifest, std::span<const SegmentRef> segments, const SegmentSink& sink) {
   for (size_t i = 0; i < segments.size(); ++i) {
     HF_ASSIGN_OR_RETURN(std::string content, GetSegment(manifest, segments[i]));

@@ -17,7 +17,8 @@
 
 namespace holdfast::storage {
 
-inline constexpr size_t kMaxSegmentBytes = 1 << 20;
+inline constexpr size_t kSegmentBytes = 64 << 10;    // as Ingest cuts them
+inline constexpr size_t kMaxSegmentBytes = 1 << 20;  // as every reader takes them
 
 // BLAKE3 of the uncompressed bytes, keyed per namespace.
 struct SegmentId {
@@ -27,7 +28,7 @@ struct SegmentId {
   auto operator<=>(const SegmentId&) const = default;
 };
 
-enum class Codec : uint8_t { kRaw = 0, kLz4 = 1 };
+enum class Codec : uint8_t { kRaw = 0, kLz4 = 1, kZstd = 2 };
 
 struct SegmentRef {
   SegmentId id;
@@ -35,11 +36,21 @@ struct SegmentRef {
   bool zero = false;  // all zeros: nothing is stored, `id` is empty
 };
 
+// A part of a file whose list of segments is kept as a segment itself (storage/recipe.h): checkpoints in which that part is the same share
+// it.
+struct LeafRef {
+  SegmentId id;
+  uint32_t size = 0;   // of the list
+  uint64_t bytes = 0;  // of the file
+};
+
 struct FileEntry {
   std::string path;  // relative, '/'-separated, every component a safe name
   uint64_t size = 0;
   uint32_t mode = 0600;
-  std::vector<SegmentRef> segments;  // in order; their sizes add up to `size`
+  // A short file has segments, a long one leaves; in order, and their sizes add up to `size`.
+  std::vector<SegmentRef> segments;
+  std::vector<LeafRef> leaves = {};
 };
 
 struct Manifest {
@@ -75,12 +86,19 @@ class Session {
   virtual ~Session() = default;
   // For each of `ids`: true when the store lacks it. What this call reports as present stays present until the session ends.
   virtual Result<std::vector<bool>> Missing(std::span<const SegmentId> ids) = 0;
+  // What the checkpoint `manifest` of this namespace refers to stays present until the session ends, as if Missing had said so of all of
+  // it. One at a time: another one lets the first go. kNotFound when it is not there; kFailedPrecondition when some of it may be damaged.
+  virtual Status Hold(const std::string& manifest);
+  // For each of `ids`: true when the store lacks it. The others are durable now, and stay until the session ends, whatever crashes: who
+  // has them nowhere else may rely on that.
+  virtual Result<std::vector<bool>> Secure(std::span<const SegmentId> ids);
   // Re-hashed by the store: kDataLoss when the content is not `id`'s.
   virtual Status Put(const SegmentId& id, Codec codec, uint32_t size, std::span<const std::byte> bytes) = 0;
   // Several in one round trip. On an error some of them may have been kept.
   virtual Status PutMany(std::span<const PutItem> items);
   // Durable when it returns; idempotent. `manifest` names the session's id as checkpoint_uid, and its ns. kInvalidArgument when a segment
-  // is missing (Ingest again sends it). kFailedPrecondition after an Abort, also one before a restart.
+  // that it or one of its leaves names is missing (Ingest again sends it), or a leaf is none. kFailedPrecondition after an Abort, also one
+  // before a restart.
   virtual Result<CommitResult> Commit(const Manifest& manifest) = 0;
   // Durable: no later Commit of this id succeeds. kFailedPrecondition when it was committed already.
   virtual Status Abort() = 0;
@@ -115,8 +133,18 @@ struct IngestOptions {
   std::stop_token stop;
   int threads = 2;
   size_t memory_bytes = 64 << 20;
+  // Ingest: an earlier checkpoint in `store`, the session's, that has much in common with this one. The store is not asked for what is in
+  // it.
+  std::string parent;
+  Store* store = nullptr;
+  // Ingest: a file beside `dir`, not below it. Set: long files are punched behind the reader, as soon as the store has secured what was
+  // read (storage/sent_log.h says there what is gone, and a later Ingest of the same folder into the same session goes on from it). Such a
+  // folder is worth nothing without that file and the session. Empty: the files stay as they are.
+  std::string sent_log;
+  uint64_t punch_every_bytes = 256 << 20;
 };
-// Reads every regular file under `dir`, gives the store what it lacks, and returns the manifest's files. Does not commit.
+// Reads every regular file under `dir`, gives the store what it lacks, and returns the manifest's files. Does not commit. kDataLoss when
+// the store has lost what `dir` does not have any more.
 Result<std::vector<FileEntry>> Ingest(const std::string& dir, Session& session, const IngestOptions& options);
 // Writes the manifest's files under `dir` (created, 0700), every byte verified. Resumes over files that are complete.
 Status Fetch(Store& store, const std::string& manifest_id, const std::string& dir, const IngestOptions& options);

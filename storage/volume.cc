@@ -10,13 +10,15 @@
 namespace holdfast::storage {
 namespace {
 
-constexpr std::string_view kFormatBegin = "holdfast-store 2 ";
+// What says the version. 3 knows all that 2 does, and a volume is of 2 until it needs more: who goes back to an older release soon can.
+constexpr std::string_view kFormatBegin[] = {"holdfast-store 2 ", "holdfast-store 3 "};
+constexpr int kFirstVersion = 2;
 constexpr const char* kFolders[] = {"keys", "packs", "index", "sessions", "manifests", "aborted", "trash"};
 constexpr std::string_view kManifestMagic = "HFMANI02";
 constexpr size_t kManifestHead = 40;  // and then the namespace
 
-std::string FormatText(const std::string& id) {
-  const std::string line = std::string(kFormatBegin) + id;
+std::string FormatText(int version, const std::string& id) {
+  const std::string line = std::string(kFormatBegin[version - kFirstVersion]) + id;
   return line + " " + Digest(line).substr(7, 16) + "\n";
 }
 
@@ -66,7 +68,7 @@ Status Volume::CheckFormat() {
     }
     HF_ASSIGN_OR_RETURN(Salt id, NewSalt());
     store_id_ = ToHex(id);
-    return WriteDurably(fs_, path, FormatText(store_id_));
+    return WriteDurably(fs_, path, FormatText(version_, store_id_));
   }
   if (!text.ok()) return text.status();
   const std::string line = text->substr(0, text->find('\n'));
@@ -75,12 +77,14 @@ Status Volume::CheckFormat() {
                   "it has the layout of version 1, one file a segment, which no release wrote: restore or drop its checkpoints with the "
                   "version that wrote it, then give an empty folder");
   }
-  if (line.starts_with("holdfast-store ") && !line.starts_with(kFormatBegin)) {
-    return Status(Code::kUnsupported,
-                  "its format is \"" + line.substr(0, 40) + "\", this version knows \"holdfast-store 2\": use the version that wrote it");
+  version_ = line.starts_with(kFormatBegin[1]) ? 3 : 2;
+  const std::string_view begin = kFormatBegin[version_ - kFirstVersion];
+  if (line.starts_with("holdfast-store ") && !line.starts_with(begin)) {
+    return Status(Code::kUnsupported, "its format is \"" + line.substr(0, 40) +
+                                          "\", this version knows \"holdfast-store 2\" and 3: use the version that wrote it");
   }
-  if (line.size() >= kFormatBegin.size() + 32) store_id_ = line.substr(kFormatBegin.size(), 32);
-  if (FormatText(store_id_) != *text)
+  if (line.size() >= begin.size() + 32) store_id_ = line.substr(begin.size(), 32);
+  if (FormatText(version_, store_id_) != *text)
     return Status(Code::kDataLoss, "FORMAT is damaged: put it back as \"holdfast-store stat\" of an earlier day or a backup has it");
   return Status::Ok();
 }
@@ -177,6 +181,36 @@ Result<size_t> Volume::Rewrap() {
     own_kek_ = false;
   }
   return changed;
+}
+
+Status Volume::NeedVersion(int version) {
+  std::lock_guard lock(mutex_);
+  if (version_ >= version) return Status::Ok();
+  HF_RETURN_IF_ERROR(WriteDurably(fs_, dir_ + "/FORMAT", FormatText(version, store_id_)));
+  LogInfo("the volume has a newer format from here on: older releases refuse it", {{"dir", dir_}, {"version", version}});
+  version_ = version;
+  return Status::Ok();
+}
+
+Result<size_t> Volume::Mend() {
+  size_t mended = 0;
+  std::lock_guard lock(mutex_);
+  Result<std::string> format = ReadWhole(fs_, dir_ + "/FORMAT", 256);
+  if (!format.ok() || *format != FormatText(version_, store_id_)) {
+    HF_RETURN_IF_ERROR(WriteDurably(fs_, dir_ + "/FORMAT", FormatText(version_, store_id_)));
+    LogError("FORMAT was damaged, and is written anew", {{"dir", dir_}});
+    ++mended;
+  }
+  for (const auto& [ns, keys] : keys_) {
+    Result<std::string> text = ReadWhole(fs_, KeysPath(ns), 4096);
+    Result<UnwrappedKeys> unwrapped = text.ok() ? UnwrapKeys(*text, ns, keks_) : Result<UnwrappedKeys>(text.status());
+    if (unwrapped.ok() && unwrapped->keys.hash == keys.hash && unwrapped->keys.data == keys.data) continue;
+    HF_ASSIGN_OR_RETURN(std::string wrapped, WrapKeys(keys, ns, keks_.front()));
+    HF_RETURN_IF_ERROR(WriteDurably(fs_, KeysPath(ns), wrapped));
+    LogError("the keys of a namespace were damaged, and are written anew", {{"namespace", ns}, {"error", unwrapped.status().ToString()}});
+    ++mended;
+  }
+  return mended;
 }
 
 Status Volume::RemoveKeys(const std::string& ns) {

@@ -9,6 +9,7 @@
 //   sessions/<id>        {"ns"} of a session that was opened and neither committed nor aborted
 //   manifests/<id>       sealed: its rename is the commit
 //   aborted/<id>         empty: this id never commits
+//   scrub                where the scrub is, and what it found
 //   trash/<id>           packs without live data, to be removed
 //   reserve              space that a collection gives itself when the volume is full
 #pragma once
@@ -49,6 +50,10 @@ class Volume {
   // Wraps all keys by the first KEK; how many were not. Then the volume's own KEK goes, when others were given.
   Result<size_t> Rewrap();
   Status RemoveKeys(const std::string& ns);
+  // Durable when it returns: from here on only who knows this version opens the volume. kWrite only.
+  Status NeedVersion(int version);
+  // Writes FORMAT and the keys that this process knows anew where the disk does not give them back any more; how many. kWrite only.
+  Result<size_t> Mend();
 
   Status WriteManifest(const std::string& id, const StoredManifest& manifest);  // its digest is not used
   Result<StoredManifest> ReadManifest(const std::string& id);                   // kDataLoss when it is damaged
@@ -91,6 +96,7 @@ class Volume {
   std::vector<Kek> keks_;
   bool own_kek_ = false;
   std::string store_id_;
+  int version_ = 2;  // of the format
   std::unique_ptr<FileLock> lock_;
   std::mutex mutex_;
   std::map<std::string, NamespaceKeys> keys_;

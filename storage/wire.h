@@ -11,7 +11,10 @@
 namespace holdfast::storage {
 
 inline constexpr char kTermHeader[] = "Holdfast-Term";  // of leadership, with a DELETE of a manifest
+inline constexpr char kCodecParameter[] = "codec";      // the highest that a reader of segments knows
 inline constexpr size_t kFrameHeaderBytes = 44;
+inline constexpr size_t kMaxDamagedTold = 10'000, kMaxWhyBytes = 300;  // of damaged checkpoints
+inline constexpr size_t kMaxDamagedBytes = kMaxDamagedTold * 2048;     // a name, and a why of which each byte became six
 // A body of frames: a batch of segments, none of which compression made longer.
 inline constexpr size_t kMaxFramesBytes = kBatchBytes + kMaxSegmentBytes + kBatchSegments * kFrameHeaderBytes;
 

@@ -7,17 +7,12 @@
 namespace holdfast::agent {
 namespace {
 
-constexpr char kCriuLink[] = "/usr/local/bin/criu";
-constexpr char kCriu[] = "/opt/holdfast/criu/criu";
-constexpr char kDefaultPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr Duration kCommand = std::chrono::seconds(20);
-
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
 Installer::Installer(Host& host, std::function<bool(std::string*)> busy, Clock& clock, InstallerOptions options)
-    : host_(host), busy_(std::move(busy)), clock_(clock), options_(options) {}
+    : host_(host), busy_(std::move(busy)), clock_(clock), options_(std::move(options)) {}
 
 Status Installer::Install(std::stop_token stop) {
   HF_ASSIGN_OR_RETURN(bool copied, host_.CopyPrograms());
@@ -33,32 +28,20 @@ Status Installer::Install(std::stop_token stop) {
   }
   HF_RETURN_IF_ERROR(InstallCriuLink(*containerd));
   HF_RETURN_IF_ERROR(InstallConfig());
-  if (HasRead(*containerd)) return Status::Ok();
+  if (HasRead(host_, *containerd)) return Status::Ok();
   return Restart(*containerd, stop);
 }
 
 // containerd looks for `criu` in its own PATH before it lets a checkpoint through.
 Status Installer::InstallCriuLink(const ContainerdProcess& containerd) {
-  const std::string path = containerd.path.empty() ? kDefaultPath : containerd.path;
-  for (size_t at = 0; at <= path.size();) {
-    size_t end = std::min(path.find(':', at), path.size());
-    const std::string folder = path.substr(at, end - at);
-    at = end + 1;
-    if (!folder.empty() && folder[0] == '/' && host_.Look(folder + "/criu").exists) return Status::Ok();
-  }
+  if (!CriuInPath(host_, containerd).empty()) return Status::Ok();
   Status linked = host_.Link(kCriuLink, kCriu);
   return linked.code() == Code::kAlreadyExists ? Status::Ok() : linked;
 }
 
-Result<std::string> Installer::ConfigDump() {
-  HF_ASSIGN_OR_RETURN(ProcessResult dump, host_.Run({"containerd", "--config", kContainerdConfig, "config", "dump"}, kCommand));
-  if (dump.exit_code != 0) return Status(Code::kFailedPrecondition, "`containerd config dump` failed: " + FirstLine(dump.err));
-  return dump.out;
-}
-
 Status Installer::InstallConfig() {
   HF_ASSIGN_OR_RETURN(ProcessResult version, host_.Run({"containerd", "--version"}, kCommand));
-  HF_ASSIGN_OR_RETURN(std::string dump, ConfigDump());
+  HF_ASSIGN_OR_RETURN(std::string dump, ConfigDump(host_, kCommand));
   Result<std::string> text = host_.Read(kContainerdConfig);
   if (!text.ok() && text.status().code() != Code::kNotFound) return text.status();
   std::optional<std::string> config;
@@ -78,20 +61,11 @@ Status Installer::InstallConfig() {
     HF_RETURN_IF_ERROR(host_.Write(kDropIn, plan.drop_in, 0644));
     LogInfo("containerd's drop-in was written", {{"file", kDropIn}});
   }
-  HF_ASSIGN_OR_RETURN(dump, ConfigDump());
+  HF_ASSIGN_OR_RETURN(dump, ConfigDump(host_, kCommand));
   if (HasRuntime(dump)) return Status::Ok();
   if (plan.config && config) HF_RETURN_IF_ERROR(host_.Write(kContainerdConfig, *config, 0644));
   return Status(Code::kFailedPrecondition,
                 "containerd does not take the runtime \"holdfast\" from " + std::string(kDropIn) + "; config.toml was put back as it was");
-}
-
-// Did this containerd start after what we wrote for it? Changes to config.toml by others are theirs to bring into effect.
-bool Installer::HasRead(const ContainerdProcess& containerd) {
-  for (const char* path : {kDropIn, kCriuLink}) {
-    FileInfo info = host_.Look(path);
-    if (info.exists && info.changed >= containerd.started) return false;
-  }
-  return true;
 }
 
 Status Installer::Restart(const ContainerdProcess& old, std::stop_token stop) {
@@ -117,31 +91,6 @@ Status Installer::Restart(const ContainerdProcess& old, std::stop_token stop) {
   return Status(Code::kUnavailable, "containerd did not come back within " +
                                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(options_.restart_within).count()) +
                                         " s");
-}
-
-Result<Json> Installer::Probe() {
-  Json versions = Json::object();
-  HF_ASSIGN_OR_RETURN(ProcessResult runtime, host_.Run({kRuntimeBinary, "--holdfast-version"}, kCommand));
-  if (runtime.exit_code != 0) return Status(Code::kUnsupported, "holdfast-runc does not run on this node: " + FirstLine(runtime.err));
-  versions["holdfast.dev/runtime-version"] = FirstLine(runtime.out);
-  HF_ASSIGN_OR_RETURN(ProcessResult runc, host_.Run({kRuntimeBinary, "--version"}, kCommand));
-  if (runc.exit_code != 0) return Status(Code::kUnsupported, "runc does not run on this node: " + FirstLine(runc.err));
-  versions["holdfast.dev/runc-version"] = FirstLine(runc.out);
-  HF_ASSIGN_OR_RETURN(ProcessResult criu, host_.Run({kCriu, "--version"}, kCommand));
-  if (criu.exit_code != 0) return Status(Code::kUnsupported, "CRIU does not run on this node: " + FirstLine(criu.err));
-  versions["holdfast.dev/criu-version"] = FirstLine(criu.out);
-  // `criu check` also complains of what no pod needs, so it informs and does not decide.
-  Result<ProcessResult> check = host_.Run({kCriu, "check"}, kCommand);
-  if (check.ok() && check->exit_code != 0) {
-    versions["holdfast.dev/criu-check"] = FirstLine(check->err.empty() ? check->out : check->err);
-  } else {
-    versions["holdfast.dev/criu-check"] = nullptr;
-  }
-  HF_ASSIGN_OR_RETURN(std::string dump, ConfigDump());
-  if (!HasRuntime(dump)) return Status(Code::kUnsupported, "containerd's configuration lacks the runtime \"holdfast\"");
-  HF_ASSIGN_OR_RETURN(ContainerdProcess containerd, host_.Containerd());
-  if (!HasRead(containerd)) return Status(Code::kUnavailable, "containerd runs since before it was configured");
-  return versions;
 }
 
 }  // namespace holdfast::agent

@@ -5,14 +5,15 @@
 #include <functional>
 
 #include "agent/installer/containerd_config.h"
+#include "agent/installer/examine.h"
 #include "agent/installer/host.h"
-#include "base/json.h"
 
 namespace holdfast::agent {
 
 struct InstallerOptions {
   Duration restart_within = std::chrono::seconds(30);
   Duration poll = std::chrono::milliseconds(200);
+  std::string state_dir = runtime::kStateDir;
 };
 
 class Installer {
@@ -22,15 +23,13 @@ class Installer {
 
   // kUnavailable: not now (busy, containerd not up yet), try again. Any other error: this node cannot be used, and why.
   Status Install(std::stop_token stop);
-  // Programs answer, and the entry is in effect. Returns versions for annotations.
-  Result<Json> Probe();
+  // What was made, and all else that the node must have.
+  NodeReport Examine() { return agent::Examine(host_, clock_, options_.state_dir); }
 
  private:
   Status InstallCriuLink(const ContainerdProcess& containerd);
   Status InstallConfig();
-  Result<std::string> ConfigDump();
   Status Restart(const ContainerdProcess& containerd, std::stop_token stop);
-  bool HasRead(const ContainerdProcess& containerd);
 
   Host& host_;
   const std::function<bool(std::string*)> busy_;

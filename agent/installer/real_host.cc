@@ -38,8 +38,10 @@ std::vector<std::string> Strings(const std::string& text) {
   return out;
 }
 
-WallTime StartOf(const std::string& pid) {
+// Nothing: it has ended.
+std::optional<WallTime> StartOf(const std::string& pid) {
   const std::string stat = ReadOr("/proc/" + pid + "/stat");
+  if (stat.empty()) return std::nullopt;
   size_t at = stat.rfind(')');
   for (int field = 3; at != std::string::npos && field <= 22; ++field) at = stat.find(' ', at + 1);
   const long long ticks = at == std::string::npos ? 0 : atoll(stat.c_str() + at + 1);
@@ -129,6 +131,7 @@ Result<ProcessResult> RealHost::Run(const std::vector<std::string>& argv, Durati
 Result<ContainerdProcess> RealHost::Containerd() {
   const std::string node_namespace = Namespace(std::to_string(node_.host_pid()));
   HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir("/proc"));
+  std::optional<ContainerdProcess> oldest;  // a younger one may be a command of somebody's, as `containerd --version` of ours
   for (const std::string& name : names) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     if (ReadOr("/proc/" + name + "/comm") != "containerd\n" || Namespace(name) != node_namespace) continue;
@@ -136,7 +139,9 @@ Result<ContainerdProcess> RealHost::Containerd() {
     if (args.empty()) continue;  // a zombie
     ContainerdProcess out;
     out.pid = atoi(name.c_str());
-    out.started = StartOf(name);
+    const std::optional<WallTime> started = StartOf(name);
+    if (!started || (oldest && oldest->started <= *started)) continue;
+    out.started = *started;
     for (size_t i = 1; i < args.size(); ++i) {
       if ((args[i] == "--config" || args[i] == "-c") && i + 1 < args.size()) out.config_file = args[i + 1];
       if (args[i].starts_with("--config=")) out.config_file = args[i].substr(9);
@@ -144,8 +149,9 @@ Result<ContainerdProcess> RealHost::Containerd() {
     for (const std::string& entry : Strings(ReadOr("/proc/" + name + "/environ"))) {
       if (entry.starts_with("PATH=")) out.path = entry.substr(5);
     }
-    return out;
+    oldest = std::move(out);
   }
+  if (oldest) return *oldest;
   return Status(Code::kNotFound, "no containerd runs on this node");
 }
 

@@ -64,14 +64,16 @@ class Bench:
             stats = server.ask("stats", kind)
             self.seen[f"{contender.name}, {mode}"] = {name: stats[name] for name in ("protocols", "lists", "pages", "watches", "metadata", "watchQueries")}
             if mode == "full":
-                self._relist(contender, kind, server, child, settled)
-                yield 3
-                self.note("relist", contender, child.memory()[1] / settled)
+                for what, every in (("relist", RELIST_EVERY), ("relist all", 1)):
+                    settled, _ = child.memory()
+                    self._relist(contender, kind, server, child, every)
+                    yield 3
+                    self.note(what, contender, child.memory()[1] / settled)
 
-    def _relist(self, contender, kind, server, child, settled):
+    def _relist(self, contender, kind, server, child, every):
         before = server.ask("stats", kind)["snapshots"]
         child.forget_peak()
-        server.ask("expire", kind, "POST", every=RELIST_EVERY)
+        server.ask("expire", kind, "POST", every=every)
         end = time.monotonic() + 120
         while server.ask("stats", kind)["snapshots"] == before:
             if time.monotonic() > end:

@@ -1,14 +1,18 @@
-// kube_runtime_bench [queue|controller|admission]...: the work queue's cost an item, reconciles a second of one worker that does nothing,
-// and the latency of a mutating webhook under a steady load of 50 kept connections. One JSON object a line.
+// kube_runtime_bench [queue|controller|reconcile|admission]...: the work queue's cost an item, reconciles a second of one worker that does
+// nothing, of one that looks into a cache of pods, and the latency of a mutating webhook under a steady load of 50 kept connections. One
+// JSON object a line.
 #include <algorithm>
 #include <cstdio>
 #include <random>
 
+#include "bench/kube_cache/pods.h"
 #include "kube/admission.h"
 #include "kube/connection_queue.h"
 #include "kube/controller.h"
+#include "kube/informer.h"
 #include "kube/json_patch.h"
 #include "kube/metrics.h"
+#include "kube/objects.h"
 #include "tests/unit/kube/test_certificate.h"
 
 namespace {
@@ -87,6 +91,65 @@ void BenchController() {
     }
     Print("controller: no-op reconciles, one worker, with metrics", count, "a second", rates);
     Print("controller: no-op reconciles, one worker, with metrics", count, "a second of CPU", cpu);
+  }
+}
+
+// A cache of so many pods, and one worker that looks each of them up.
+class PodReconciles {
+ public:
+  explicit PodReconciles(int pods) : pods_(pods), client_(std::make_shared<bench::PodServer>(bench::PodServerOptions{.pods = pods})) {
+    cache_.Start();
+    cache_.WaitForSync(std::chrono::minutes(5), {});
+  }
+  // Nanoseconds of CPU for each of them, in the order in which the cache has them or in none.
+  double Run(bool shuffled) {
+    int done = 0;
+    std::atomic<bool> all = false;
+    double end = 0;
+    kube::Controller controller({.name = "pods"}, [&](const std::string& key, std::stop_token) -> Result<kube::ReconcileResult> {
+      const auto [ns, name] = kube::ObjectKey::Parse(key);
+      const auto pod = cache_.Get(ns, name);
+      if (pod && !pod->meta.annotations.contains("none") && ++done == pods_) {
+        end = CpuSeconds();
+        all = true;
+        all.notify_all();
+      }
+      return kube::ReconcileResult{};
+    });
+    auto pods = cache_.List();
+    if (shuffled) std::shuffle(pods.begin(), pods.end(), random_);
+    for (const auto& pod : pods) controller.Enqueue(pod->meta.Key(), kube::kLowPriority);
+    const double start = CpuSeconds();
+    if (!controller.Start().ok()) return 0;
+    all.wait(false);
+    controller.Stop();
+    return (end - start) * 1e9 / pods_;
+  }
+
+ private:
+  const int pods_;
+  kube::Client client_;
+  kube::Informer<kube::Pod> cache_{client_};
+  std::mt19937 random_;  // seeded: the same each time
+};
+
+// The sizes in turn, so that what else the machine does falls on all of them.
+void BenchReconcile() {
+  struct Size {
+    std::unique_ptr<PodReconciles> pods;
+    std::vector<double> in_order{}, shuffled{};
+  };
+  std::map<int, Size> sizes;
+  for (int count : {10000, 100000}) sizes[count].pods = std::make_unique<PodReconciles>(count);
+  for (int run = 0; run < 4 * kRuns; ++run) {
+    for (auto& [count, size] : sizes) {
+      size.in_order.push_back(size.pods->Run(false));
+      size.shuffled.push_back(size.pods->Run(true));
+    }
+  }
+  for (auto& [count, size] : sizes) {
+    Print("reconcile: looks up its pod, one worker, as the cache has them", count, "ns of CPU a key", size.in_order);
+    Print("reconcile: looks up its pod, one worker, in no order", count, "ns of CPU a key", size.shuffled);
   }
 }
 
@@ -171,10 +234,11 @@ void BenchAdmission() {
 
 int main(int argc, char** argv) {
   std::vector<std::string> what(argv + 1, argv + argc);
-  if (what.empty()) what = {"queue", "controller", "admission"};
+  if (what.empty()) what = {"queue", "controller", "reconcile", "admission"};
   for (const std::string& name : what) {
     if (name == "queue") BenchQueue();
     if (name == "controller") BenchController();
+    if (name == "reconcile") BenchReconcile();
     if (name == "admission") BenchAdmission();
   }
 }

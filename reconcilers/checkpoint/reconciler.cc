@@ -1,51 +1,151 @@
 #include "reconcilers/checkpoint/reconciler.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "kube/finalizer.h"
+#include "reconcilers/checkpoint/damage.h"
+#include "reconcilers/restorepolicy/survey.h"
 
 namespace holdfast::reconcilers::checkpoint {
 namespace {
 
 constexpr Duration kOwnerRead = std::chrono::seconds(1);
+constexpr Duration kAskForTheLate = std::chrono::seconds(2);
 
-kube::CallOptions Calls(std::stop_token stop) {
-  kube::CallOptions options;
-  options.timeout = std::chrono::seconds(10);
-  options.stop = stop;
-  return options;
+// A final one is never refused for a quota: its pod ends, and its state is there or lost.
+std::string OverQuota(const View& view, const api::Checkpoint& c, int64_t otherwise) {
+  if (c.spec.final) return "";
+  const int64_t quota = restorepolicy::QuotaOf(view, c.meta.ns, otherwise), stored = restorepolicy::StoredIn(view, c.meta.ns);
+  if (quota == 0 || stored < quota) return "";
+  return "the checkpoints of namespace " + c.meta.ns + " take " + FormatBytes(stored) + " of its quota " + FormatBytes(quota) +
+         ": delete some, or raise " + api::kQuota + " on the Namespace";
+}
+
+bool ReliedOn(const View& view, const api::Checkpoint& c) {
+  for (const SuspendedPtr& suspended : view.SuspendedIn(c.meta.ns)) {
+    if (suspended->status.phase != api::SuspendPhase::kSuspending || !suspended->status.durable) continue;
+    for (const api::SuspendedPod& pod : suspended->status.checkpoints) {
+      if (pod.checkpoint == c.meta.name) return true;
+    }
+  }
+  return false;
+}
+
+// Of several that wait to open a cut with this pod, the oldest comes first.
+CheckpointPtr InHand(const View& view, const std::string& pod_uid, const api::Checkpoint& c) {
+  for (const CheckpointPtr& other : view.CheckpointsOfPod(pod_uid)) {
+    if (other->meta.uid == c.meta.uid || (!c.spec.cut.none() && other->spec.cut.id == c.spec.cut.id)) continue;
+    const bool waits = other->status.phase == api::Phase::kPending && other->spec.cut.none() && !other->spec.final;
+    const bool later = std::pair(CreatedAt(*other), other->meta.name) > std::pair(CreatedAt(c), c.meta.name);
+    const bool behind_us = waits && (later || !c.spec.cut.none());
+    if ((!other->done() && !behind_us) || Unclaimed(*other)) return other;
+  }
+  return nullptr;
+}
+
+Json NewMember(const api::Checkpoint& opener, const api::CutMember& who, const std::vector<std::string>& containers) {
+  Json spec = {{"podRef", {{"name", who.pod_name}, {"uid", who.pod_uid}}},
+               {"trigger", api::TriggerName(opener.spec.trigger)},
+               {"deadline", FormatDuration(opener.spec.deadline)},
+               {"pinned", opener.spec.pinned},
+               {"cut", api::ToJson(opener.spec.cut)}};
+  if (!containers.empty()) spec["containers"] = containers;
+  if (opener.spec.ttl) spec["ttl"] = FormatDuration(*opener.spec.ttl);
+  return {{"apiVersion", api::Checkpoint::kResource.ApiVersion()},
+          {"kind", "Checkpoint"},
+          {"metadata",
+           {{"name", who.checkpoint},
+            {"namespace", opener.meta.ns},
+            {"finalizers", {kContentFinalizer}},
+            {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
+          {"spec", spec}};
 }
 
 }  // namespace
 
-// The newest Ready one of an owner that still exists.
-bool Reconciler::LastGood(const api::Checkpoint& c) const {
-  const api::Owner& owner = c.status.owner;
-  if (c.status.phase != api::Phase::kReady || owner.uid.empty()) return false;
-  // A live pod's own newest one: other replicas' are no state of it.
-  if (GetPodWithUid(context_.view, c.meta.ns, c.spec.pod_name, c.spec.pod_uid)) {
-    const auto own = context_.view.CheckpointsOfPod(c.spec.pod_uid);
-    return std::none_of(own.begin(), own.end(), [&](const CheckpointPtr& other) {
-      return other->meta.uid != c.meta.uid && other->status.phase == api::Phase::kReady && !other->meta.terminating() &&
-             CompletedAt(*other) > CompletedAt(c);
-    });
+// Only of checkpoints that may be in a cut, so that the others cost nothing.
+Status Reconciler::LookAtGroup(World* world, std::stop_token stop) {
+  const api::Checkpoint& c = *world->checkpoint;
+  if (c.spec.final || c.meta.terminating() || c.status.phase == api::Phase::kFailed) return Status::Ok();
+  const std::string& ns = c.meta.ns;
+  if (world->pod) world->group = group::GroupOf(*world->pod);
+  if (c.spec.cut.none() && !world->group.empty() && c.status.phase == api::Phase::kPending) {
+    for (const PodPtr& pod : group::MembersOf(context_.view, ns, world->group)) {
+      world->mates.push_back({{pod->meta.name, pod->meta.uid, ""}, nullptr, false, pod, InHand(context_.view, pod->meta.uid, c)});
+    }
+    world->leaving = group::LeavingOf(context_.view, ns, world->group);
+    world->mates_before = group::LastCutOf(context_.view, *world->pod).members.size();
   }
-  bool lives = false;
-  if (owner.kind == "Pod") {
-    lives = GetPodWithUid(context_.view, c.meta.ns, owner.name, owner.uid) != nullptr;
-  } else {
-    WorkloadPtr workload = context_.view.GetWorkload({"", owner.kind, owner.name, owner.uid, true}, c.meta.ns, Duration(0));
-    lives = workload && workload->meta.uid == owner.uid;
+  for (const api::CutMember& who : c.spec.cut.members) {
+    group::Member m{who, context_.view.GetCheckpoint(ns, who.checkpoint), false, nullptr, nullptr};
+    if (m.checkpoint && m.checkpoint->spec.cut.id != c.spec.cut.id) m.checkpoint = nullptr;
+    if (!m.checkpoint) {
+      auto live = context_.client.Get<api::Checkpoint>(ns, who.checkpoint, Calls(stop));
+      if (!live.ok() && live.status().code() != Code::kNotFound) return live.status();
+      m.gone = !live.ok() || live->spec.cut.id != c.spec.cut.id;
+      if (!m.gone) m.checkpoint = std::make_shared<const api::Checkpoint>(std::move(*live));
+    }
+    m.pod = GetPodWithUid(context_.view, ns, who.pod_name.str(), who.pod_uid.str());
+    const bool matters = m.checkpoint && !m.checkpoint->done() && m.checkpoint->status.all_frozen_at.empty();
+    if (!m.pod && matters) {
+      HF_ASSIGN_OR_RETURN(m.pod, ReadPod(context_, ns, who.pod_name.str(), stop));
+      if (m.pod && m.pod->meta.uid != who.pod_uid.str()) m.pod = nullptr;
+    }
+    m.other = InHand(context_.view, who.pod_uid.str(), c);
+    world->cut.push_back(std::move(m));
   }
-  if (!lives) return false;
-  for (const CheckpointPtr& other : context_.view.CheckpointsOfOwner(owner.uid)) {
-    const bool newer = other->meta.uid != c.meta.uid && other->status.phase == api::Phase::kReady &&
-                       other->status.owner.ordinal == owner.ordinal && !other->meta.terminating() && CompletedAt(*other) > CompletedAt(c);
-    if (newer) return false;
+  return AskForTheLate(world, stop);
+}
+
+// A cut that lacks a member is none, so it is opened on what the API server has, not on a cache that may be behind.
+Status Reconciler::CheckMembers(const World& world, std::stop_token stop) {
+  HF_ASSIGN_OR_RETURN(std::vector<Json> items,
+                      context_.client.List(kube::Pod::kResource, {world.checkpoint->meta.ns, "", ""}, Calls(std::move(stop))));
+  std::set<std::string> live, seen;
+  for (const Json& item : items) {
+    const kube::Pod pod = kube::Pod::FromJson(item);
+    if (group::GroupOf(pod) == world.group && !group::Leaves(pod)) live.insert(pod.meta.uid);
   }
-  return true;
+  for (const group::Member& mate : world.mates) seen.insert(mate.who.pod_uid.str());
+  return live == seen ? Status::Ok() : Status(Code::kConflict, "the pods of group " + world.group + " are not as they were seen");
+}
+
+// A member is frozen, and another one is not, as far as the cache says: an event that was lost must not cost the cut.
+Status Reconciler::AskForTheLate(World* world, std::stop_token stop) {
+  const WallTime now = context_.clock.Wall();
+  const bool waited_for = std::any_of(world->cut.begin(), world->cut.end(), [&](const group::Member& m) {
+    const auto frozen = m.checkpoint ? ParseTime(m.checkpoint->status.frozen_at) : std::nullopt;
+    return frozen && m.checkpoint->status.all_frozen_at.empty() && !m.checkpoint->done() && now - *frozen >= kAskForTheLate;
+  });
+  if (!waited_for) return Status::Ok();
+  for (group::Member& m : world->cut) {
+    if (!m.checkpoint || m.checkpoint->done() || !m.checkpoint->status.frozen_at.empty()) continue;
+    auto live = context_.client.Get(api::Checkpoint::kResource, world->checkpoint->meta.ns, m.who.checkpoint.str(), Calls(stop));
+    if (!live.ok() && live.status().code() != Code::kNotFound) return live.status();
+    if (!live.ok() || GetString(*live, {"metadata", "uid"}) != m.checkpoint->meta.uid) continue;
+    context_.observe(*live);
+    m.checkpoint = std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(*live));
+    if (m.checkpoint->meta.uid == world->checkpoint->meta.uid) world->checkpoint = m.checkpoint;
+  }
+  return Status::Ok();
+}
+
+Status Reconciler::OpenCut(const World& world, std::stop_token stop) {
+  const api::Checkpoint& c = *world.checkpoint;
+  for (const group::Member& m : world.cut) {
+    if (m.checkpoint || !m.pod) continue;
+    const std::vector<std::string> containers = WantedContainers(*m.pod, Trace(context_.view, *m.pod, c.meta.ns));
+    auto created = context_.client.Create(api::Checkpoint::kResource, c.meta.ns, NewMember(c, m.who, containers), Calls(stop));
+    if (created.status().code() == Code::kAlreadyExists) continue;  // by us, or by an earlier leader
+    if (!created.ok()) return created.status().With("Checkpoint " + m.who.checkpoint + " of the cut of " + c.meta.Key());
+    HF_FAULT_POINT("controller.wrote");
+    context_.observe(*created);
+  }
+  LogInfo("cut opened", {{"checkpoint", c.meta.Key()}, {"group", c.spec.cut.group}, {"members", std::to_string(world.cut.size())}});
+  return Status::Ok();
 }
 
 Result<World> Reconciler::Look(const CheckpointPtr& c, std::stop_token stop) {
@@ -62,13 +162,17 @@ Result<World> Reconciler::Look(const CheckpointPtr& c, std::stop_token stop) {
   if (world.pod) {
     world.node = context_.view.GetNode(world.pod->node_name);
     world.lineage = Trace(context_.view, *world.pod, ns, kOwnerRead);
+    const Protection protection = ProtectionOf(context_.view, *world.pod, ns, world.lineage);
+    if (protection.on) world.policy = protection.policy->meta.name;
     for (const CheckpointPtr& other : context_.view.CheckpointsOfPod(world.pod->meta.uid)) {
       if (other->meta.uid != c->meta.uid && (UnderWay(*other) || Unclaimed(*other))) world.other = other;
     }
   }
   if (!world.node && !c->status.node_name.empty()) world.node = context_.view.GetNode(c->status.node_name);
   if (c->status.claim) world.claimant = GetPodWithUid(context_.view, ns, c->status.claim->pod_name, c->status.claim->pod_uid);
-  if (c->spec.ttl) world.last_good = LastGood(*c);
+  if (c->meta.terminating()) world.relied_on = ReliedOn(context_.view, *c);
+  if (c->status.phase == api::Phase::kPending) world.over_quota = OverQuota(context_.view, *c, namespace_quota_bytes_);
+  HF_RETURN_IF_ERROR(LookAtGroup(&world, stop));
   return world;
 }
 
@@ -87,7 +191,10 @@ Status Reconciler::RemoveContent(const api::Checkpoint& c, std::stop_token stop)
   // The session's id is the Checkpoint's uid: content that was committed without our hearing of it goes too.
   if (c.status.phase != api::Phase::kPending) {
     const std::string id = c.status.manifest_id.empty() ? c.meta.uid : c.status.manifest_id.str();
-    Status removed = store_.Delete(id, context_.term, stop);
+    // Without a manifest nobody has said where that would be.
+    const std::string store = c.status.manifest_id.empty() ? "" : c.store();
+    Status removed = store_.Delete(store, id, context_.term, stop);
+    if (removed.code() == Code::kNotFound) removed = Status(Code::kUnavailable, StoreMissingText(store));
     if (!removed.ok()) return removed.With("cannot remove what the store holds of Checkpoint " + c.meta.Key() + ", which stays until then");
   }
   return kube::RemoveFinalizer(context_.client, api::Checkpoint::kResource, c.meta, kContentFinalizer, Calls(stop)).status();
@@ -98,8 +205,10 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
   switch (step.action) {
     case Action::kNothing:
     case Action::kAskAdmission:
+    case Action::kAskStore:
       return Status::Ok();
     case Action::kPrepare: {
+      if (!GetObject(step.patch, {"spec", "cut"}).empty()) HF_RETURN_IF_ERROR(CheckMembers(world, stop));
       auto written = context_.client.Patch(api::Checkpoint::kResource, c.meta.ns, c.meta.name, kube::PatchType::kMerge,
                                            Locked(step.patch, c.meta), Calls(stop));
       if (!written.ok()) return written.status().With("Checkpoint " + c.meta.Key());
@@ -107,6 +216,8 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
       context_.observe(*written);
       return Status::Ok();
     }
+    case Action::kOpenCut:
+      return OpenCut(world, stop);
     case Action::kPatchStatus: {
       auto written = PatchStatus(context_, c, step.patch, stop);
       if (!written.ok()) {
@@ -114,6 +225,7 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
         return written.status();
       }
       if ((*written)->status.phase == api::Phase::kAssigned) HF_FAULT_POINT("controller.assigned");
+      if (c.status.all_frozen_at.empty() && !(*written)->status.all_frozen_at.empty()) HF_FAULT_POINT("controller.barrier");
       LogInfo("checkpoint", {{"checkpoint", c.meta.Key()}, {"phase", api::PhaseName((*written)->status.phase)}, {"why", step.why}});
       return Status::Ok();
     }
@@ -129,34 +241,16 @@ Status Reconciler::Act(const World& world, const Step& step, std::stop_token sto
   return Status::Ok();
 }
 
-// Once a checkpoint has led to a restore, or an interval has brought another one, older ones of the same owner are worth less.
-Status Reconciler::Retain(const World& world, std::stop_token stop) {
-  const api::Checkpoint& c = *world.checkpoint;
-  const bool drain = c.spec.trigger == api::Trigger::kDrain, interval = c.spec.trigger == api::Trigger::kInterval;
-  if ((!drain && !interval) || c.status.owner.uid.empty() || c.meta.terminating()) return Status::Ok();
-  const bool restored = OutcomeOfClaim(c) != nullptr && world.claimant && world.claimant->phase == "Running";
-  if (!restored && c.status.phase != api::Phase::kFailed && !(interval && c.status.phase == api::Phase::kReady)) return Status::Ok();
-  int64_t keep = api::RestorePolicy::BuiltIn().spec.retention.keep_last;
-  const bool own = world.pod && world.pod->meta.uid == c.spec.pod_uid;
-  if (const PodPtr& pod = world.claimant ? world.claimant : own ? world.pod : nullptr) {
-    const Lineage lineage = Trace(context_.view, *pod, c.meta.ns);
-    keep = ProtectionOf(context_.view, *pod, c.meta.ns, lineage).policy->spec.retention.keep_last;
-  }
-  std::set<std::string> alive;
-  for (const PodPtr& pod : context_.view.PodsIn(c.meta.ns)) alive.insert(pod->meta.uid);
-  auto lives = [&](const std::string& uid) { return alive.contains(uid); };
-  for (const CheckpointPtr& old : Superseded(context_.view.CheckpointsOfOwner(c.status.owner.uid), keep, lives)) {
-    HF_RETURN_IF_ERROR(Delete(*old, "newer ones of its owner are kept (retention.keepLast " + std::to_string(keep) + ")", stop));
-  }
-  return Status::Ok();
-}
-
 Result<kube::ReconcileResult> Reconciler::Reconcile(const std::string& key, std::stop_token stop) {
   const kube::ObjectKey name = kube::ObjectKey::Parse(key);
   CheckpointPtr c = context_.view.GetCheckpoint(name.ns, name.name);
   if (!c) return kube::ReconcileResult{};
   HF_ASSIGN_OR_RETURN(World world, Look(c, stop));
   Step step = Next(world, context_.clock.Wall());
+  if (step.action == Action::kAskStore) {
+    world.content = store_.Read(c->meta.Annotation(api::kManifest), stop);
+    step = Next(world, context_.clock.Wall());
+  }
   if (step.action == Action::kAskAdmission) {
     world.admission = gate_.Ask(c, world.pod, stop);
     step = Next(world, context_.clock.Wall());
@@ -173,7 +267,6 @@ Result<kube::ReconcileResult> Reconciler::Reconcile(const std::string& key, std:
     return acted;
   }
   if (step.notice) Announce(context_, *step.notice, world.pod.get(), c.get());
-  HF_RETURN_IF_ERROR(Retain(world, stop));
   return kube::ReconcileResult{step.again};
 }
 

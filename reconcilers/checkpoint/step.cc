@@ -12,6 +12,12 @@ namespace reason = api::reason;
 using std::chrono::seconds;
 
 constexpr Duration kAdmissionRetry = seconds(2);
+constexpr Duration kStoreRetry = seconds(5);
+constexpr std::chrono::minutes kNobodyCame{60};
+constexpr Duration kUptake = seconds(60);
+constexpr Duration kBarrierLook = seconds(2);     // for who is late
+constexpr Duration kReplacedWithin = seconds(5);  // so soon a pod that is gone has one in its place, if it is to have one
+constexpr Duration kQuotaRetry = seconds(10);     // retention may make room
 
 Step Patch(Json patch, std::string why) {
   Step step;
@@ -36,15 +42,16 @@ Step Fail(const World& w, const char* because, const std::string& message, WallT
 }
 
 // Stay Pending. Written only when the reason changes, so that waiting costs nothing.
-Step Wait(const World& w, const std::string& message, Duration again, WallTime now) {
+Step Wait(const World& w, const std::string& message, Duration again, WallTime now, const char* why = reason::kWaiting) {
   const api::Checkpoint& c = *w.checkpoint;
   const api::Condition* ready = c.Ready();
   Step step;
-  Json patch = api::PhasePatch(c, Phase::kPending, reason::kWaiting, message, now);
+  Json patch = api::PhasePatch(c, Phase::kPending, why, message, now);
   // As the patch has it: a message that was shortened would differ for ever.
   const api::Condition next = *api::Checkpoint::FromJson(patch).Ready();
   if (ready == nullptr || ready->reason != next.reason || ready->message != next.message) step = Patch(std::move(patch), message);
-  step.again = std::clamp<Duration>(DeadlineOf(c) - now, std::chrono::milliseconds(100), again);
+  const WallTime until = DeadlineOf(c);
+  step.again = now < until ? std::clamp<Duration>(until - now, std::chrono::milliseconds(100), again) : again;
   return step;
 }
 
@@ -56,25 +63,24 @@ Step WaitOrGiveUp(const World& w, const std::string& message, WallTime now) {
   return Wait(w, message, w.checkpoint->spec.deadline, now);
 }
 
-const kube::ContainerStatus* StatusOf(const kube::Pod& pod, const std::string& container) {
-  for (const kube::ContainerStatus& status : pod.container_statuses) {
-    if (status.name == container) return &status;
-  }
-  return nullptr;
-}
-
 bool Wanted(const api::Checkpoint& c, const std::string& container) {
   const auto& names = c.spec.containers;
   return names.empty() || std::find(names.begin(), names.end(), container) != names.end();
 }
 
+bool IsGroupName(const std::string& name) {
+  auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= 63 && plain(name.front()) && plain(name.back()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return plain(c) || c == '-'; });
+}
+
 // A container that spec.containers names and the pod does not have.
 std::optional<std::string> UnknownContainer(const World& w) {
   for (const std::string& name : w.checkpoint->spec.containers) {
-    const auto& all = w.pod->containers;
-    if (std::any_of(all.begin(), all.end(), [&](const kube::Container& c) { return c.name == name; })) continue;
+    const auto all = w.pod->LastingContainers();
+    if (std::any_of(all.begin(), all.end(), [&](const kube::Container* c) { return c->name == name; })) continue;
     std::string known;
-    for (const kube::Container& container : all) known += (known.empty() ? "" : ", ") + container.name;
+    for (const kube::Container* container : all) known += (known.empty() ? "" : ", ") + container->name.str();
     return "it has no container \"" + name + "\" (it has: " + known + "): correct spec.containers, or holdfast.dev/containers of its owner";
   }
   return std::nullopt;
@@ -95,7 +101,7 @@ Step Prepare(const World& w) {
   step.action = Action::kPrepare;
   step.why = "fixes the pod's uid, holds the object until its content is gone";
   std::vector<std::string> finalizers = c.meta.finalizers;
-  if (std::find(finalizers.begin(), finalizers.end(), kContentFinalizer) == finalizers.end()) finalizers.push_back(kContentFinalizer);
+  if (std::find(finalizers.begin(), finalizers.end(), kContentFinalizer) == finalizers.end()) finalizers.emplace_back(kContentFinalizer);
   step.patch["metadata"]["finalizers"] = finalizers;
   if (c.spec.pod_uid.empty()) step.patch["spec"]["podRef"] = {{"name", c.spec.pod_name}, {"uid", w.pod->meta.uid}};
   return step;
@@ -105,25 +111,24 @@ bool HasFinalizer(const api::Checkpoint& c) {
   return std::find(c.meta.finalizers.begin(), c.meta.finalizers.end(), kContentFinalizer) != c.meta.finalizers.end();
 }
 
-// Why the pod cannot be dumped at this moment, though it may be later.
-std::optional<std::string> NotYet(const World& w) {
-  const kube::Pod& pod = *w.pod;
+// Why a pod cannot be dumped at this moment, though it may be later. `other`: see World.
+std::optional<std::string> NotYet(const api::Checkpoint* c, const kube::Pod& pod, const CheckpointPtr& other) {
   if (pod.phase != "Running") return "the pod is not running yet (" + (pod.phase.empty() ? "Pending" : pod.phase) + ")";
-  for (const kube::Container& container : pod.containers) {
-    if (!Wanted(*w.checkpoint, container.name)) continue;
-    const kube::ContainerStatus* status = StatusOf(pod, container.name);
+  for (const kube::Container* container : pod.LastingContainers()) {
+    if (c != nullptr && !Wanted(*c, container->name)) continue;
+    const kube::ContainerStatus* status = pod.StatusOf(container->name);
     if (status == nullptr || !status->running) {
-      return "container " + container.name + " is not running" +
+      return "container " + container->name + " is not running" +
              (status != nullptr && !status->reason.empty() ? " (" + status->reason + ")" : "");
     }
   }
-  if (w.other) return "Checkpoint " + w.other->meta.name + " has this pod in hand";
+  if (other) return "Checkpoint " + other->meta.name + " has this pod in hand";
   return std::nullopt;
 }
 
 std::optional<std::string> FinishedContainer(const World& w) {
   for (const kube::Container& container : w.pod->containers) {
-    const kube::ContainerStatus* status = StatusOf(*w.pod, container.name);
+    const kube::ContainerStatus* status = w.pod->StatusOf(container.name);
     if (status == nullptr || !status->terminated || !Wanted(*w.checkpoint, container.name)) continue;
     const bool restarts = w.pod->restart_policy == "Always" || (w.pod->restart_policy == "OnFailure" && status->exit_code != 0);
     if (!restarts) return "container " + container.name + " has finished and will not run again: name the others in spec.containers";
@@ -137,21 +142,191 @@ Step Assign(const World& w, WallTime now) {
   patch["status"]["nodeName"] = pod.node_name;
   patch["status"]["podUID"] = pod.meta.uid;
   patch["status"]["owner"] = api::ToJson(w.lineage.owner);
+  if (!w.policy.empty()) patch["status"]["policy"] = w.policy;
   patch["status"]["startedAt"] = FormatTime(now);
   Step step = Patch(std::move(patch), "assigned to node " + pod.node_name);
-  step.again = std::max<Duration>(DeadlineOf(*w.checkpoint) + kAgentGrace - now, seconds(1));
+  step.again = w.checkpoint->spec.deadline + kAgentGrace;
+  return step;
+}
+
+std::string MemberText(const std::string& pod, const std::string& group) { return "member " + pod + " of group " + group; }
+
+// What others wait for tells them nothing, so they look again soon.
+Step WaitForMember(const World& w, const std::string& message, WallTime now) {
+  Step step = WaitOrGiveUp(w, message, now);
+  if (step.again) step.again = std::min<Duration>(*step.again, kBarrierLook);
+  return step;
+}
+
+// The first checkpoint of a group's cut names the others, before any of them is made: a leader that comes next makes the same.
+Step OpenCut(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  if (!IsGroupName(w.group)) {
+    return Fail(
+        w, reason::kUnsupported,
+        std::string(api::kMemberOf) + ": \"" + w.group.substr(0, 64) + "\" is no name of a group: write a DNS label, such as ring-1", now);
+  }
+  if (w.mates.size() > group::kMaxMembers) {
+    return Fail(w, reason::kUnsupported,
+                "group " + w.group + " has " + std::to_string(w.mates.size()) + " pods, and at most " + std::to_string(group::kMaxMembers) +
+                    " can stand still together",
+                now);
+  }
+  // A cut without a member that is just being replaced would be the newest, and take the others where that one cannot follow.
+  if (!w.leaving.empty()) return WaitForMember(w, MemberText(w.leaving, w.group) + ": it is being deleted", now);
+  const auto asked = ParseTime(c.meta.creation_timestamp);
+  if (w.mates.size() < w.mates_before && asked && now - *asked < kReplacedWithin) {
+    return WaitForMember(w,
+                         "group " + w.group + " had " + std::to_string(w.mates_before) + " members at its last cut, and has " +
+                             std::to_string(w.mates.size()),
+                         now);
+  }
+  for (const group::Member& mate : w.mates) {
+    const std::string who = MemberText(mate.who.pod_name.str(), w.group) + ": ";
+    if (auto why = Unprotected(*mate.pod)) return Fail(w, reason::kUnsupported, who + *why, now);
+    if (auto why = NotYet(nullptr, *mate.pod, mate.other)) return WaitForMember(w, who + *why, now);
+  }
+  api::Cut cut{w.group, c.meta.uid, {{c.spec.pod_name, c.spec.pod_uid, c.meta.name}}};
+  for (const group::Member& mate : w.mates) {
+    if (mate.who.pod_uid == c.spec.pod_uid) continue;
+    cut.members.push_back({mate.who.pod_name, mate.who.pod_uid, api::CheckpointName(c.spec.trigger, mate.who.pod_name.str(), c.meta.uid)});
+  }
+  Step step;
+  step.action = Action::kPrepare;
+  step.why = "opens a cut of group " + w.group + " with " + std::to_string(cut.members.size()) + " members";
+  step.patch["spec"]["cut"] = api::ToJson(cut);
+  return step;
+}
+
+// Of a cut all fail together, with the culprit's name.
+std::optional<Step> FailWithCut(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  if (c.spec.cut.none()) return std::nullopt;
+  const std::optional<group::Trouble> trouble = group::TroubleOf(w.cut, now);
+  if (!trouble) return std::nullopt;
+  if (trouble->pod == c.spec.pod_name.str()) return Fail(w, trouble->reason.c_str(), trouble->message, now);
+  return Fail(w, reason::kGroupMemberFailed,
+              MemberText(trouble->pod, c.spec.cut.group.str()) + ": " + trouble->reason + ": " + trouble->message, now);
+}
+
+// What is still missing before the members of a cut may be frozen.
+std::optional<Step> AwaitCut(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const bool own = std::any_of(w.cut.begin(), w.cut.end(), [&](const group::Member& m) {
+    return m.who.checkpoint == c.meta.name && m.who.pod_uid == c.spec.pod_uid && m.who.pod_name == c.spec.pod_name;
+  });
+  if (!own) return Fail(w, reason::kUnsupported, "spec.cut does not name it among its members: leave spec.cut to the controller", now);
+  if (c.spec.cut.group != w.group) return Fail(w, reason::kUnsupported, "its pod is not of group " + c.spec.cut.group, now);
+  if (auto why = Unprotected(*w.pod)) return Fail(w, reason::kUnsupported, *why, now);
+  const bool complete = std::all_of(w.cut.begin(), w.cut.end(), [](const group::Member& m) { return m.checkpoint != nullptr; });
+  if (!complete && c.spec.cut.id == c.meta.uid && now < DeadlineOf(c)) {
+    Step step;
+    step.action = Action::kOpenCut;
+    step.why = "the others of its cut";
+    step.again = seconds(1);
+    return step;
+  }
+  if (!complete) return WaitForMember(w, "waits for the other checkpoints of its cut", now);
+  for (const group::Member& m : w.cut) {
+    const std::string who = MemberText(m.who.pod_name.str(), c.spec.cut.group.str()) + ": ";
+    if (!m.pod) return WaitForMember(w, who + "its pod is not known", now);
+    if (m.checkpoint->status.phase != Phase::kPending) continue;
+    if (m.checkpoint->spec.pod_uid.empty() || !HasFinalizer(*m.checkpoint)) return WaitForMember(w, who + "it is not prepared yet", now);
+    if (auto why = NotYet(m.checkpoint.get(), *m.pod, m.other)) return WaitForMember(w, who + *why, now);
+  }
+  return std::nullopt;
+}
+
+// The barrier: the word that all members stand still, once for each of them.
+std::optional<Step> AtBarrier(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  if (c.spec.cut.none() || !c.status.all_frozen_at.empty()) return std::nullopt;
+  if (c.status.frozen_at.empty() || !group::AllFrozen(w.cut)) {
+    Step step;
+    step.again = kBarrierLook;
+    return step;
+  }
+  return Patch({{"status", {{"barrier", {{"allFrozenAt", FormatTime(now)}}}}}}, "all members of its group are frozen");
+}
+
+Json StatusOf(const api::Checkpoint& c, const Content& content) {
+  const Json& info = content.info;
+  const int64_t memory = std::max<int64_t>(GetInt(info, {"result", "memory_bytes"}), 0),
+                files = std::max<int64_t>(GetInt(info, {"result", "files_bytes"}), 0);
+  const api::Owner owner{GetString(info, {"owner", "kind"}), GetString(info, {"owner", "name"}), GetString(info, {"owner", "uid"}),
+                         GetString(info, {"owner", "templateHash"}), GetString(info, {"owner", "ordinal"})};
+  Json status = {{"podUID", c.spec.pod_uid.str()},
+                 {"manifest", {{"store", content.store}, {"id", c.meta.Annotation(api::kManifest)}, {"digest", content.digest}}},
+                 {"size", api::SizeJson(memory, files, content.stored_bytes)},
+                 {"summary", api::SummaryJson(memory + files, content.stored_bytes)},
+                 {"containers", Json::array()}};
+  if (const std::string node = GetString(info, {"node"}); !node.empty()) status["nodeName"] = node;
+  if (const std::string policy = GetString(info, {"policy"}); !policy.empty()) status["policy"] = policy;
+  if (!owner.kind.empty()) status["owner"] = api::ToJson(owner);
+  if (const Json& platform = GetObject(info, {"platform"}); !platform.empty()) status["platform"] = platform;
+  if (const std::string started = GetString(info, {"startedAt"}); ParseTime(started)) status["startedAt"] = started;
+  if (ParseTime(content.created)) status["completedAt"] = content.created;
+  for (const Json& json : GetArray(info, {"containers"})) {
+    api::CheckpointContainer container;
+    container.name = GetString(json, {"name"});
+    container.image = GetString(json, {"image"});
+    container.image_digest = GetString(json, {"imageDigest"});
+    container.restorable = GetBool(json, {"restorable"}, true);  // not told by earlier agents: the restore finds out
+    if (!container.restorable)
+      container.reason = "taken under plain runc: what it changed in its root filesystem is only in rootfs-diff.tar";
+    status["containers"].push_back(api::ToJson(container));
+  }
+  return status;
+}
+
+// Made anew around what the store has, since its object was lost with etcd, or it comes from another cluster. It carries the name and the
+// pod of then, so there are never two for one content; and it is a snapshot, whatever it was: what its pod did afterwards is not known, so
+// no pod gets it without asking.
+Step Adopt(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const std::string what = std::string(api::kManifest) + ": \"" + c.meta.Annotation(api::kManifest).substr(0, 253) + "\" ",
+                    hint = ": use what \"holdfast-store checkpoints\" prints";
+  if (c.spec.pod_uid.empty() || c.spec.final || c.spec.trigger != api::Trigger::kManual)
+    return Fail(w, reason::kNotStored, what + "needs spec.podRef.uid, final: false and trigger: Manual" + hint, now);
+  if (!HasFinalizer(c)) return Prepare(w);
+  if (!w.content) {
+    Step step;
+    step.action = Action::kAskStore;
+    return step;
+  }
+  const Status& read = w.content->status();
+  if (read.code() == Code::kNotFound || read.code() == Code::kInvalidArgument || read.code() == Code::kDataLoss)
+    return Fail(w, reason::kNotStored, what + "cannot be used: " + read.message(), now);
+  if (!read.ok()) {
+    Step step = Wait(w, "the store does not answer: " + read.message(), kStoreRetry, now);
+    step.again = kStoreRetry;  // also after its deadline, which is a dump's
+    return step;
+  }
+  const Content& content = **w.content;
+  if (content.ns != c.meta.ns || content.checkpoint != c.meta.name || GetString(content.info, {"podUID"}) != c.spec.pod_uid.str()) {
+    return Fail(w, reason::kNotStored, what + "is of Checkpoint " + content.ns + "/" + content.checkpoint + ", or of another pod" + hint,
+                now);
+  }
+  const std::string from = "made anew from what the store has of it, from " + content.created;
+  Json patch = api::PhasePatch(c, Phase::kReady, reason::kCompleted, from, now);
+  patch["status"].update(StatusOf(c, content));
+  Step step = Patch(std::move(patch), from);
+  step.notice = Notice{false, "Adopted", from, false, true};
   return step;
 }
 
 Step NextPending(const World& w, WallTime now) {
   const api::Checkpoint& c = *w.checkpoint;
+  if (!c.meta.Annotation(api::kManifest).empty()) return Adopt(w, now);
   if (!w.pod) return Fail(w, reason::kPodGone, "there is no such pod", now);
   if (!c.spec.pod_uid.empty() && w.pod->meta.uid != c.spec.pod_uid) {
     return Fail(w, reason::kPodReplaced,
                 "the pod of that name is another one now (uid " + w.pod->meta.uid + ", asked for was " + c.spec.pod_uid + ")", now);
   }
   if (c.spec.pod_uid.empty() || !HasFinalizer(c)) return Prepare(w);
-  if (w.pod->meta.terminating()) return Fail(w, reason::kPodGone, "the pod is being deleted", now);
+  if (auto step = FailWithCut(w, now)) return *step;
+  const bool on_stop = c.spec.trigger == api::Trigger::kStop;
+  if (w.pod->meta.terminating() && !on_stop) return Fail(w, reason::kPodGone, "the pod is being deleted", now);
   if (w.pod->phase == "Succeeded" || w.pod->phase == "Failed")
     return Fail(w, reason::kPodGone, "the pod has ended (" + w.pod->phase + ")", now);
   if (auto why = UnknownContainer(w)) return Fail(w, reason::kUnsupported, *why, now);
@@ -160,7 +335,16 @@ Step NextPending(const World& w, WallTime now) {
   if (auto why = UnsupportedHere(*w.pod, w.node.get(), c.spec.final)) return Fail(w, reason::kUnsupported, *why, now);
   if (auto why = FinishedContainer(w)) return Fail(w, reason::kUnsupported, *why, now);
   if (auto why = JobWouldFail(w)) return Fail(w, reason::kUnsupported, *why, now);
-  if (auto why = NotYet(w)) return WaitOrGiveUp(w, *why, now);
+  if (!w.over_quota.empty()) {
+    if (now >= DeadlineOf(c)) return Fail(w, reason::kStoreFull, w.over_quota, now);
+    return Wait(w, w.over_quota, kQuotaRetry, now);
+  }
+  if (auto why = NotYet(&c, *w.pod, w.other)) return WaitOrGiveUp(w, *why, now);
+  // A final one is no older than what the others have seen: it needs none of them.
+  if (!w.group.empty() && !c.spec.final && c.spec.cut.none()) return OpenCut(w, now);
+  if (!c.spec.cut.none()) {
+    if (auto step = AwaitCut(w, now)) return *step;
+  }
   if (c.spec.trigger != api::Trigger::kDrain) return Assign(w, now);
 
   if (!w.admission) {
@@ -168,10 +352,9 @@ Step NextPending(const World& w, WallTime now) {
     step.action = Action::kAskAdmission;
     return step;
   }
-  if (w.admission->granted) {
-    // Too little time left to dump in: rather let go than freeze for nothing.
-    return now < DeadlineOf(c) ? Assign(w, now) : WaitOrGiveUp(w, "its turn came too late", now);
-  }
+  if (w.admission->granted) return Assign(w, now);
+  // Its deadline begins with its turn: what waits behind many others shall not be lost for it.
+  if (w.admission->queued && now < CreatedAt(c) + kTurnComes) return Wait(w, w.admission->waits_for, kAdmissionRetry, now, reason::kQueued);
   if (!w.admission->budget) {
     Step step = WaitOrGiveUp(w, w.admission->waits_for, now);
     if (step.again) step.again = std::min<Duration>(*step.again, kAdmissionRetry);
@@ -188,16 +371,26 @@ Step NextPending(const World& w, WallTime now) {
 }
 
 Step NextAssigned(const World& w, WallTime now) {
-  const WallTime until = DeadlineOf(*w.checkpoint) + kAgentGrace;
+  const api::Checkpoint& c = *w.checkpoint;
+  const WallTime until = DeadlineOf(c) + kAgentGrace;
+  // Of a stop the deadline is the store's; its dump begins at once, or the pod ends without one.
+  if (const bool pod_there = w.pod && w.pod->meta.uid == c.spec.pod_uid; c.spec.trigger == api::Trigger::kStop && !pod_there) {
+    const WallTime begins_by = DeadlineOf(c) - c.spec.deadline + kUptake;
+    if (now >= begins_by) return Fail(w, reason::kPodGone, "the pod has ended, and its agent did not report a dump", now);
+    Step step;
+    step.again = begins_by - now;
+    return step;
+  }
   if (now >= until) {
     return Fail(
         w, reason::kDeadline,
         "the agent on node " + w.checkpoint->status.node_name + " did not take it up within " + FormatDuration(w.checkpoint->spec.deadline),
         now);
   }
+  if (auto step = FailWithCut(w, now)) return *step;
   // An agent takes nothing from a leader whose term is over, so what was in flight when we came goes on in ours. PatchStatus adds it.
   Step step = w.checkpoint->status.term < w.term ? Patch({{"status", Json::object()}}, "taken over from an earlier leader") : Step{};
-  step.again = until - now;
+  step.again = c.spec.cut.none() ? until - now : std::min<Duration>(until - now, kBarrierLook);
   return step;
 }
 
@@ -205,6 +398,8 @@ Step NextAssigned(const World& w, WallTime now) {
 // what was committed.
 Step NextInAgentsHands(const World& w, WallTime now) {
   const api::Checkpoint& c = *w.checkpoint;
+  if (auto step = FailWithCut(w, now)) return *step;
+  if (auto step = AtBarrier(w, now)) return *step;
   const bool pod_there = w.pod && w.pod->meta.uid == c.spec.pod_uid;
   if (c.spec.final || pod_there) return {};
   const WallTime until = DeadlineOf(c) + kAgentGrace;
@@ -216,24 +411,29 @@ Step NextInAgentsHands(const World& w, WallTime now) {
   return step;
 }
 
-bool InUse(const World& w) {
-  return w.claimant && w.claimant->phase != "Running" && !Reclaimed(*w.checkpoint) && OutcomeOfClaim(*w.checkpoint) == nullptr;
+// Made of a pod that was stopped because its owner would make it anew, which it then did not: a later one is no successor of it.
+Step NextReady(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const bool failed = std::any_of(w.cut.begin(), w.cut.end(),
+                                  [](const group::Member& m) { return m.checkpoint && m.checkpoint->status.phase == Phase::kFailed; });
+  if (failed && !c.status.claim) {
+    if (auto step = FailWithCut(w, now)) return *step;
+  }
+  Step step;
+  if (c.spec.trigger != api::Trigger::kStop || !Unclaimed(c) || c.spec.pinned) return step;
+  const WallTime until = CompletedAt(c) + kNobodyCame;
+  if (now < until) {
+    step.again = until - now;
+    return step;
+  }
+  step.action = Action::kDelete;
+  step.why = "no pod went on from it within " + FormatDuration(kNobodyCame);
+  step.notice = Notice{true, "NotClaimed", "deleted: " + step.why, false, true};
+  return step;
 }
 
-Step NextDone(const World& w, WallTime now) {
-  Step step;
-  const api::Checkpoint& c = *w.checkpoint;
-  if (!c.spec.ttl || c.spec.pinned) return step;
-  const Duration left = CompletedAt(c) + *c.spec.ttl - now;
-  if (left > Duration(0)) {
-    step.again = left;
-  } else if (InUse(w) || w.last_good) {
-    step.again = std::chrono::minutes(10);
-  } else {
-    step.action = Action::kDelete;
-    step.why = "its ttl of " + FormatDuration(*c.spec.ttl) + " is over";
-  }
-  return step;
+bool InUse(const World& w) {
+  return w.claimant && w.claimant->phase != "Running" && !Reclaimed(*w.checkpoint) && OutcomeOfClaim(*w.checkpoint) == nullptr;
 }
 
 Step NextDeleting(const World& w, WallTime now) {
@@ -251,6 +451,11 @@ Step NextDeleting(const World& w, WallTime now) {
   }
   const bool pod_there = w.pod && w.pod->meta.uid == c.spec.pod_uid && !w.pod->meta.terminating();
   if (c.status.phase == Phase::kReady && c.spec.final && !c.status.claim && pod_there) {
+    if (w.relied_on) {
+      step.again = seconds(1);
+      step.why = "its pod is being ended; it is thawed once that is called off";
+      return step;
+    }
     step.action = Action::kReclaim;
     step.why = "it is being deleted while its pod is frozen: the pod runs on";
     step.notice = Notice{false, "Reclaimed", step.why, true, true};
@@ -274,84 +479,15 @@ Step Next(const World& seen, WallTime now) {
       return NextPending(seen, now);
     case Phase::kAssigned:
       return NextAssigned(seen, now);
-    case Phase::kReady:
-    case Phase::kFailed:
-      return NextDone(seen, now);
     case Phase::kFreezing:
     case Phase::kDumping:
     case Phase::kStoring:
       return NextInAgentsHands(seen, now);
+    case Phase::kReady:
+      return NextReady(seen, now);
     default:
       return {};
   }
-}
-
-namespace {
-
-// Of what is kept of restored checkpoints and their pods.
-class Kept {
- public:
-  Kept(const std::vector<CheckpointPtr>& all, const std::function<bool(const std::string&)>& lives) : all_(all), lives_(lives) {}
-
-  // It was restored from, and nobody needs it any more: the pod that was is gone, or has a newer one of its own.
-  bool Outlived(const api::Checkpoint& c) const {
-    const std::string& heir = c.status.claim->pod_uid;
-    return !lives_(heir) || std::any_of(all_.begin(), all_.end(), [&](const CheckpointPtr& other) {
-      return other->spec.pod_uid == heir && other->status.phase == Phase::kReady && CompletedAt(*other) > CompletedAt(c);
-    });
-  }
-  // Another checkpoint of the same pod was restored from, so this one never will be.
-  bool Passed(const api::Checkpoint& c) const {
-    return std::any_of(all_.begin(), all_.end(), [&](const CheckpointPtr& other) {
-      return other->spec.pod_uid == c.spec.pod_uid && other->meta.uid != c.meta.uid && !Reclaimed(*other) &&
-             OutcomeOfClaim(*other) != nullptr;
-    });
-  }
-  bool Lives(const std::string& pod_uid) const { return lives_(pod_uid); }
-
- private:
-  const std::vector<CheckpointPtr>& all_;
-  const std::function<bool(const std::string&)>& lives_;
-};
-
-bool Ended(const api::Checkpoint& c) {
-  return c.status.phase == Phase::kReady && c.status.claim && (OutcomeOfClaim(c) != nullptr || Reclaimed(c));
-}
-
-// Interval checkpoints are each pod's own: replicas share an owner, not a state.
-bool DropsInterval(const api::Checkpoint& c, const Kept& kept, int64_t keep_last, std::map<std::string, int64_t>* ready,
-                   std::map<std::string, int64_t>* failed) {
-  if (c.status.phase == Phase::kFailed) return ++(*failed)[c.spec.pod_uid] > keep_last || !kept.Lives(c.spec.pod_uid);
-  if (c.status.phase != Phase::kReady) return false;
-  // While the old pod may still run somewhere, its node's agent learns from the claim that another one goes on.
-  if (c.status.claim) return Ended(c) && kept.Outlived(c) && !kept.Lives(c.spec.pod_uid);
-  return ++(*ready)[c.spec.pod_uid] > keep_last || kept.Passed(c);
-}
-
-}  // namespace
-
-std::vector<CheckpointPtr> Superseded(std::vector<CheckpointPtr> checkpoints, int64_t keep_last,
-                                      const std::function<bool(const std::string& pod_uid)>& pod_lives) {
-  std::sort(checkpoints.begin(), checkpoints.end(), Newer);
-  const Kept kept(checkpoints, pod_lives);
-  std::map<std::string, int64_t> restored, failed;                 // of drains, by ordinal: how many newer ones were kept
-  std::map<std::string, int64_t> interval_ready, interval_failed;  // by pod
-  std::vector<CheckpointPtr> dropped;
-  for (const CheckpointPtr& c : checkpoints) {
-    if (c->spec.pinned || c->meta.terminating()) continue;
-    if (c->spec.trigger == api::Trigger::kInterval && !c->spec.final) {
-      if (DropsInterval(*c, kept, keep_last, &interval_ready, &interval_failed)) dropped.push_back(c);
-      continue;
-    }
-    if (c->spec.trigger != api::Trigger::kDrain) continue;
-    if (c->status.phase == Phase::kFailed) {
-      if (++failed[c->status.owner.ordinal] > keep_last && !pod_lives(c->spec.pod_uid)) dropped.push_back(c);
-      continue;
-    }
-    if (!Ended(*c) || ++restored[c->status.owner.ordinal] <= keep_last) continue;
-    if (kept.Outlived(*c)) dropped.push_back(c);
-  }
-  return dropped;
 }
 
 }  // namespace holdfast::reconcilers::checkpoint

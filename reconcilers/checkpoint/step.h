@@ -1,10 +1,12 @@
 // What to do next for one Checkpoint, from what is seen of the world. Pure: every decision of the controller about a Checkpoint up to
-// Assigned, about its end, and nothing else; from Freezing on the agent of its node decides.
+// Assigned, about its end, and about one that is made anew around what the store has; from Freezing on the agent of its node decides.
 #pragma once
 
 #include <optional>
 
+#include "reconcilers/checkpoint/contents.h"
 #include "reconcilers/claims.h"
+#include "reconcilers/group/cut.h"
 #include "reconcilers/lineage.h"
 #include "reconcilers/text.h"
 
@@ -15,24 +17,35 @@ struct Admission {
   bool granted = false;
   std::string waits_for;  // why not
   bool budget = false;    // a PodDisruptionBudget is why: letting go would not end the pod either
+  bool queued = false;    // others of its node are before it, and get on
 };
 
 struct World {
   CheckpointPtr checkpoint;
-  PodPtr pod;              // the one of podRef.name now, whatever its uid; null: none
-  NodePtr node;            // of `pod`; when there is none, where the checkpoint is being made
-  Lineage lineage;         // of `pod`
-  CheckpointPtr other;     // another one that has this pod in hand
-  PodPtr claimant;         // the pod that status.claim names, if it still exists
-  bool last_good = false;  // the newest Ready one of a workload that still exists
+  PodPtr pod;                        // the one of podRef.name now, whatever its uid; null: none
+  NodePtr node;                      // of `pod`; when there is none, where the checkpoint is being made
+  Lineage lineage;                   // of `pod`
+  CheckpointPtr other;               // another one that has this pod in hand
+  PodPtr claimant;                   // the pod that status.claim names, if it still exists
+  std::string policy;                // RestorePolicy that the pod follows; empty: the built-in one
+  std::string group;                 // of `pod`, where one is to be asked about it: the checkpoint may open a cut
+  std::vector<group::Member> mates;  // the pods of that group now
+  std::string leaving;               // another one of that group, which is being deleted: one in its place may come
+  size_t mates_before = 0;           // members of the last good cut that `pod` was in
+  std::vector<group::Member> cut;    // the members of spec.cut
+  bool relied_on = false;            // a SuspendedWorkload is just ending its pod, because its state is here
+  std::string over_quota;            // why the namespace may have no further one; empty: it may
   std::optional<Admission> admission;
-  int64_t term = 0;  // of leadership: ours
+  std::optional<Result<Content>> content;  // that its annotation holdfast.dev/manifest names
+  int64_t term = 0;                        // of leadership: ours
 };
 
 enum class Action {
   kNothing,
-  kPrepare,       // patch metadata and spec: finalizer, uid
+  kPrepare,       // patch metadata and spec: finalizer, uid, cut
+  kOpenCut,       // create the Checkpoints of World::cut that are not there
   kAskAdmission,  // find World::admission and ask again
+  kAskStore,      // find World::content and ask again
   kPatchStatus,
   kReclaim,        // status.claim := the checkpointed pod itself, so that the agent thaws it
   kDelete,         // the Checkpoint
@@ -48,11 +61,5 @@ struct Step {
 };
 
 Step Next(const World& seen, WallTime now);
-
-// Which of `checkpoints` (all of one owner) retention drops: Drain ones that led to a restore (or failed) beyond the newest `keep_last` of
-// their ordinal, except what a live pod came from and has no newer one for; Interval ones beyond the newest `keep_last` of their pod, and
-// those whose pod went on from another one. `pod_lives` answers for a pod uid.
-std::vector<CheckpointPtr> Superseded(std::vector<CheckpointPtr> checkpoints, int64_t keep_last,
-                                      const std::function<bool(const std::string& pod_uid)>& pod_lives);
 
 }  // namespace holdfast::reconcilers::checkpoint

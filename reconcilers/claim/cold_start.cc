@@ -1,16 +1,22 @@
 #include "reconcilers/claim/cold_start.h"
 
-#include "base/log.h"
-
 namespace holdfast::reconcilers::claim {
 namespace {
 
 // As long as the API server keeps events (--event-ttl): told after that, it would be told again at every change of leaders.
 constexpr Duration kNews = std::chrono::hours(1);
-constexpr Duration kSendTimeout = std::chrono::seconds(10);
 
-bool MayPass(Code code) {
-  return code == Code::kUnavailable || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted || code == Code::kCancelled;
+struct News {
+  const char* id;
+  const char* reason;
+  const std::string& why;
+  WallTime at;
+};
+
+Status Tell(const Context& context, const News& news, const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop) {
+  if (context.clock.Wall() - news.at >= kNews) return Status::Ok();
+  return AnnounceOnce(context, Notice{.warning = true, .reason = news.reason, .note = news.why}, std::string(news.id) + "-" + pod.meta.uid,
+                      &pod, checkpoint.get(), std::move(stop));
 }
 
 }  // namespace
@@ -30,21 +36,12 @@ std::optional<ColdStart> ColdStart::Of(const kube::Pod& pod) {
 }
 
 Status TellColdStart(const Context& context, const ColdStart& cold, const kube::Pod& pod, std::stop_token stop) {
-  const WallTime now = context.clock.Wall();
-  if (now - cold.at >= kNews) return Status::Ok();
-  kube::CallOptions options;
-  options.timeout = kSendTimeout;
-  options.stop = std::move(stop);
-  const std::string id = "cold-" + pod.meta.uid;
-  auto send = [&](const kube::ObjectReference& about) {
-    const Status sent = context.events.WarnOnce(about, id, "ColdStart", "Holdfast", cold.why, options).With("the event ColdStart");
-    if (sent.ok() || MayPass(sent.code())) return sent;
-    LogError("a pod starts cold, and no event says so", {{"pod", pod.meta.Key()}, {"why", cold.why}, {"error", sent.ToString()}});
-    return Status::Ok();
-  };
-  HF_RETURN_IF_ERROR(send(kube::ObjectReference::To(kube::Pod::kResource, pod.meta)));
   CheckpointPtr c = cold.checkpoint.empty() ? nullptr : context.view.GetCheckpoint(pod.meta.ns, cold.checkpoint);
-  return c ? send(kube::ObjectReference::To(api::Checkpoint::kResource, c->meta)) : Status::Ok();
+  return Tell(context, {"cold", "ColdStart", cold.why, cold.at}, pod, c, std::move(stop));
+}
+
+Status TellOlderState(const Context& context, const OlderState& older, const kube::Pod& pod, std::stop_token stop) {
+  return Tell(context, {"older", "StateIsOlder", older.why, older.at}, pod, older.checkpoint, std::move(stop));
 }
 
 }  // namespace holdfast::reconcilers::claim

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kube/objects.h"
+#include "reconcilers/claim/step.h"
 #include "reconcilers/context.h"
 
 namespace holdfast::reconcilers::claim {
@@ -18,8 +19,9 @@ struct ColdStart {
   static std::optional<ColdStart> Of(const kube::Pod& pod);  // nothing: the annotation is not there, or nothing that we wrote
 };
 
-// The ColdStart events on the pod and on the Checkpoint, once each. An error when they may come through later; what the API server refuses
-// for good is logged, since no pod shall wait for its event.
+// The ColdStart events on the pod and on the Checkpoint, as AnnounceOnce sends them.
 Status TellColdStart(const Context& context, const ColdStart& cold, const kube::Pod& pod, std::stop_token stop);
+// The StateIsOlder events, likewise. What they are made from is the claim.
+Status TellOlderState(const Context& context, const OlderState& older, const kube::Pod& pod, std::stop_token stop);
 
 }  // namespace holdfast::reconcilers::claim

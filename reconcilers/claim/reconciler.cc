@@ -5,25 +5,28 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "reconcilers/claim/cold_start.h"
+#include "reconcilers/claim/placement.h"
+#include "reconcilers/group/cut.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::claim {
 namespace {
 
 constexpr size_t kMaxTold = 4096;
-constexpr int kMaxRounds = 4;  // claim, release, and a lost race or two
+constexpr size_t kMaxLiveSiblings = 100;  // of more of them the cache is believed
+constexpr int kMaxRounds = 4;             // claim, release, and a lost race or two
 constexpr Duration kAfterConflict = std::chrono::milliseconds(200);
 
-kube::CallOptions Calls(std::stop_token stop) {
-  kube::CallOptions options;
-  options.timeout = std::chrono::seconds(10);
-  options.stop = stop;
-  return options;
-}
-
-Candidate Consider(const View& view, const CheckpointPtr& c) {
+Candidate Consider(const View& view, const CheckpointPtr& c, const kube::Pod* pod = nullptr) {
   Candidate candidate{c, GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid), nullptr, view.GetNode(c->status.node_name)};
   if (c->status.claim) candidate.claimant = GetPodWithUid(view, c->meta.ns, c->status.claim->pod_name, c->status.claim->pod_uid);
+  if (pod != nullptr && c->spec.cut.none() && !c->spec.final && !group::GroupOf(*pod).empty())
+    candidate.broken = "it is of no cut of group " + group::GroupOf(*pod);
+  if (pod != nullptr && !c->spec.cut.none()) {
+    candidate.broken = group::WholenessOf(view, *c).why;
+    candidate.beyond = group::GoneBeyond(view, *c, *pod);
+    candidate.ending = group::EndingBeside(view, *c, *pod);
+  }
   return candidate;
 }
 
@@ -35,6 +38,22 @@ void Replace(World* world, const CheckpointPtr& now) {
 
 }  // namespace
 
+// Those of its seat that run, and those of them that end. One that was seen to end has not been there for nothing when it is gone.
+void Reconciler::AddSiblings(const std::vector<PodPtr>& pods, World* world) const {
+  world->on_stop = context_.decide_stop != nullptr;
+  if (world->on_stop) world->stopping.clear();
+  world->others_run = false;
+  for (const PodPtr& pod : pods) {
+    if (pod->meta.uid == world->pod->meta.uid || pod->phase != "Running" || pod->runtime_class != api::kRuntimeClass) continue;
+    if (!SameSeat(Trace(context_.view, *pod, pod->meta.ns).owner, world->lineage.owner)) continue;
+    if (pod->meta.terminating()) {
+      world->stopping.push_back(pod);
+    } else {
+      world->others_run = true;
+    }
+  }
+}
+
 World Reconciler::Look(PodPtr pod) const {
   World world;
   const std::string ns = pod->meta.ns;
@@ -45,9 +64,10 @@ World Reconciler::Look(PodPtr pod) const {
   for (CheckpointPtr& claimed : context_.view.CheckpointsClaimedBy(pod->meta.uid)) known.push_back(std::move(claimed));
   std::set<std::string> seen;
   for (const CheckpointPtr& c : known) {
-    if (c->meta.ns == ns && seen.insert(c->meta.name).second) world.candidates.push_back(Consider(context_.view, c));
+    if (c->meta.ns == ns && seen.insert(c->meta.name).second) world.candidates.push_back(Consider(context_.view, c, pod.get()));
   }
   world.pod = std::move(pod);
+  AddSiblings(context_.view.PodsControlledBy(world.lineage.parent_uid), &world);
   return world;
 }
 
@@ -62,13 +82,37 @@ Result<World> Reconciler::LookLive(const World& cached, std::stop_token stop) co
   HF_ASSIGN_OR_RETURN(std::vector<Json> items, context_.client.List(api::Checkpoint::kResource, {world.pod->meta.ns, "", ""}, Calls(stop)));
   world.candidates.clear();
   for (const Json& item : items) {
-    world.candidates.push_back(Consider(context_.view, std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(item))));
+    const auto live = std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(item));
+    world.candidates.push_back(Consider(context_.view, live, world.pod.get()));
   }
   world.lineage = Trace(context_.view, *world.pod, world.pod->meta.ns, std::chrono::seconds(1));
+  const size_t known = context_.view.PodsControlledBy(world.lineage.parent_uid).size();
+  if (known <= kMaxLiveSiblings) {
+    HF_ASSIGN_OR_RETURN(const std::vector<PodPtr> siblings, LiveSiblings(world, stop));
+    AddSiblings(siblings, &world);
+  }
   return world;
 }
 
-Result<PodPtr> Reconciler::PatchPod(const kube::Pod& pod, const Step& step, std::stop_token stop) {
+// The pods of its parent that run, or end.
+Result<std::vector<PodPtr>> Reconciler::LiveSiblings(const World& world, std::stop_token stop) const {
+  std::vector<PodPtr> siblings;
+  kube::ListOptions scope{.ns = world.pod->meta.ns, .field_selector = "status.phase=Running"};
+  for (const char* label : {"pod-template-hash", "batch.kubernetes.io/controller-uid"}) {
+    const auto value = world.pod->meta.labels.find(label);
+    if (value != world.pod->meta.labels.end()) scope.label_selector = std::string(label) + "=" + value->second.str();
+  }
+  HF_ASSIGN_OR_RETURN(std::vector<Json> items, context_.client.List(kube::Pod::kResource, scope, Calls(std::move(stop))));
+  for (const Json& item : items) {
+    auto pod = std::make_shared<const kube::Pod>(kube::Pod::FromJson(item));
+    const kube::OwnerReference* owner = pod->meta.Controller();
+    if (owner != nullptr && owner->uid == world.lineage.parent_uid) siblings.push_back(std::move(pod));
+  }
+  return siblings;
+}
+
+Result<PodPtr> Reconciler::PatchPod(const World& world, const Step& step, std::stop_token stop) {
+  const kube::Pod& pod = *world.pod;
   HF_ASSIGN_OR_RETURN(Json live, context_.client.Get(kube::Pod::kResource, pod.meta.ns, pod.meta.name, Calls(stop)));
   const kube::ObjectMeta meta = kube::ObjectMeta::FromJson(live);
   if (meta.uid != pod.meta.uid) return PodPtr();
@@ -83,29 +127,44 @@ Result<PodPtr> Reconciler::PatchPod(const kube::Pod& pod, const Step& step, std:
   }
   if (!gated) return PodPtr();
   Json patch = Locked({{"spec", {{"schedulingGates", gates}}}}, meta);
-  Json& annotations = patch["metadata"]["annotations"];
-  if (step.action == Action::kCold) {
+  Json annotations = Json::object();  // empty, not null: that would take the pod's own away
+  Placement where;
+  if (step.action == Action::kCold && step.notice) {
     const ColdStart cold{context_.clock.Wall(), step.notice->note, step.checkpoint ? step.checkpoint->meta.name : ""};
     annotations[api::kRestoreSkipped] = cold.ToAnnotation();
-  } else {
+  } else if (step.action == Action::kRelease) {
     const api::Checkpoint* restore = step.checkpoint.get();
     annotations[api::kRestore] = restore->meta.name;
+    annotations[api::kRestoreOptions] = DumpJson(world.protection.policy->spec.restore.options.ToJson());
     // A gated pod's nodeSelector may be added to, which tightens it as a node affinity would, in one flat field.
     const kube::SharedString& arch = restore->status.arch;
     const Json& selector = GetObject(live, {"spec", "nodeSelector"});
     if (!arch.empty() && !selector.contains("kubernetes.io/arch")) patch["spec"]["nodeSelector"]["kubernetes.io/arch"] = arch;
+    where = PlacementFor(live, *restore, context_.view.ReadyNodes());
+    if (!where.affinity.is_null()) patch["spec"]["affinity"] = where.affinity;
   }
+  patch["metadata"]["annotations"] = annotations;
   auto written = context_.client.Patch(kube::Pod::kResource, pod.meta.ns, pod.meta.name, kube::PatchType::kMerge, patch, Calls(stop));
   if (!written.ok()) return written.status().With("opening the gate of pod " + pod.meta.Key());
   HF_FAULT_POINT("controller.wrote");
+  if (!where.why.empty()) {
+    Announce(context_,
+             {true, "NoNodeForState",
+              "checkpoint " + step.checkpoint->meta.name + ": " + where.why +
+                  ". The pod waits for a node that has it; to start without the state, delete the Checkpoint, then the pod"},
+             world.pod.get(), step.checkpoint.get());
+  }
   return std::make_shared<const kube::Pod>(kube::Pod::FromJson(*written));
 }
 
-Status Reconciler::TellCold(const kube::Pod& pod, std::stop_token stop) {
+Status Reconciler::TellHowItStarts(const World& world, std::stop_token stop) {
+  const kube::Pod& pod = *world.pod;
+  const std::string what = "start " + pod.meta.uid;
+  if (Told(what)) return Status::Ok();
   const auto cold = ColdStart::Of(pod);
-  const std::string what = "cold " + pod.meta.uid;
-  if (!cold || Told(what)) return Status::Ok();
-  HF_RETURN_IF_ERROR(TellColdStart(context_, *cold, pod, stop));
+  const auto older = StateIsOlder(world);
+  if (!cold && !older) return Status::Ok();
+  HF_RETURN_IF_ERROR(cold ? TellColdStart(context_, *cold, pod, stop) : TellOlderState(context_, *older, pod, stop));
   FirstTime(what);
   return Status::Ok();
 }
@@ -119,6 +178,9 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         return kube::ReconcileResult{step.again};
       case Action::kWait:
         if (step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
+        if (context_.decide_stop) {
+          for (const PodPtr& pod : world.stopping) context_.decide_stop(pod->meta.Key());  // its end may have gone unheard
+        }
         return kube::ReconcileResult{step.again};
       case Action::kClaim:
       case Action::kUnclaim: {
@@ -130,6 +192,12 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
           World now = Look(world.pod);
           const Step again = Next(now, context_.clock.Wall());
           if (again.action != Action::kClaim || again.checkpoint->meta.uid != step.checkpoint->meta.uid)
+            return kube::ReconcileResult{kAfterConflict};
+        }
+        if (step.action == Action::kClaim) {
+          // Not for one that is gone, or that an earlier leader let through: pods may be behind Checkpoints in our caches.
+          HF_ASSIGN_OR_RETURN(const PodPtr waits, ReadPod(context_, world.pod->meta.ns, world.pod->meta.name, stop));
+          if (!waits || waits->meta.uid != world.pod->meta.uid || waits->meta.terminating() || !Gated(*waits))
             return kube::ReconcileResult{kAfterConflict};
         }
         std::optional<api::Claim> claim;
@@ -151,7 +219,7 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         }
         [[fallthrough]];
       case Action::kRelease: {
-        auto opened = PatchPod(*world.pod, step, stop);
+        auto opened = PatchPod(world, step, stop);
         if (opened.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
         if (opened.status().code() == Code::kNotFound) return kube::ReconcileResult{};
         if (!opened.ok()) return opened.status();
@@ -159,8 +227,8 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
         LogInfo("gate opened", {{"pod", world.pod->meta.Key()},
                                 {"restore", step.action == Action::kRelease ? step.checkpoint->meta.name : ""},
                                 {"why", step.why}});
-        if (step.action == Action::kRelease && step.notice) Announce(context_, *step.notice, world.pod.get(), step.checkpoint.get());
-        HF_RETURN_IF_ERROR(TellCold(**opened, stop));
+        world.pod = *opened;
+        HF_RETURN_IF_ERROR(TellHowItStarts(world, stop));
         return kube::ReconcileResult{};
       }
     }
@@ -172,8 +240,8 @@ Status Reconciler::TellUnprotected(const kube::Pod& pod, std::stop_token stop) {
   const auto why = Unprotected(pod);
   const std::string what = "unprotected " + pod.meta.uid;
   if (!why || Told(what)) return Status::Ok();
-  const Status sent = context_.events.WarnOnce(kube::ObjectReference::To(kube::Pod::kResource, pod.meta), "unprotected-" + pod.meta.uid,
-                                               "NotProtected", "Holdfast", "a drain will not bring its state along: " + *why, Calls(stop));
+  Status sent = context_.events.WarnOnce(kube::ObjectReference::To(kube::Pod::kResource, pod.meta), "unprotected-" + pod.meta.uid,
+                                         "NotProtected", "Holdfast", "a drain will not bring its state along: " + *why, Calls(stop));
   if (sent.code() == Code::kCancelled) return sent;
   if (!sent.ok()) LogWarning("a pod is not protected, and no event says so", {{"pod", pod.meta.Key()}, {"error", sent.ToString()}});
   FirstTime(what);
@@ -219,7 +287,7 @@ Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, s
     Announce(context_, Notice{true, "Misconfigured", "not protected: " + world.protection.problem, true, false}, pod.get(), nullptr);
   }
   if (Gated(*pod)) return OpenGate(std::move(world), stop);
-  HF_RETURN_IF_ERROR(TellCold(*pod, stop));
+  HF_RETURN_IF_ERROR(TellHowItStarts(world, stop));
   if (!world.protection.on) return kube::ReconcileResult{};
   HF_RETURN_IF_ERROR(TellUnprotected(*pod, stop));
   if (world.candidates.empty()) return kube::ReconcileResult{};

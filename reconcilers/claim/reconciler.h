@@ -19,11 +19,14 @@ class Reconciler {
  private:
   World Look(PodPtr pod) const;
   Result<World> LookLive(const World& cached, std::stop_token stop) const;
+  Result<std::vector<PodPtr>> LiveSiblings(const World& world, std::stop_token stop) const;
+  void AddSiblings(const std::vector<PodPtr>& pods, World* world) const;
   Result<kube::ReconcileResult> OpenGate(World world, std::stop_token stop);
   // Opens the gate, as `step` says: restoring, or cold. The pod as it is then; null when it is not behind it any more.
-  Result<PodPtr> PatchPod(const kube::Pod& pod, const Step& step, std::stop_token stop);
-  // The events of a pod that started cold, ours or an earlier leader's. An error when they may come through later.
-  Status TellCold(const kube::Pod& pod, std::stop_token stop);
+  Result<PodPtr> PatchPod(const World& world, const Step& step, std::stop_token stop);
+  // The events of a pod that starts cold, or with an older state, let go by us or an earlier leader. An error when they may come through
+  // later.
+  Status TellHowItStarts(const World& world, std::stop_token stop);
   // The event of a pod that should be protected, and is not: said once.
   Status TellUnprotected(const kube::Pod& pod, std::stop_token stop);
   Status ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop);

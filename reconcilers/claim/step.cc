@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reconcilers/stop/step.h"
+
 namespace holdfast::reconcilers::claim {
 namespace {
 
@@ -10,6 +12,7 @@ using std::chrono::seconds;
 
 constexpr Duration kPoll = seconds(2);
 constexpr Duration kHoldPoll = seconds(30);
+constexpr Duration kSoon = std::chrono::milliseconds(300);
 // Ready, but its pod still stands: the drain evicts it or takes it back within half of this.
 constexpr Duration kReadyPatience = seconds(60);
 constexpr Duration kFailureIsNews = std::chrono::hours(1);
@@ -17,6 +20,9 @@ constexpr Duration kFailureIsNews = std::chrono::hours(1);
 constexpr Duration kYoung = seconds(5);
 // A node that answers, but whose agent does not say that the old pod has ended: its kubelet has ended it so long after its grace period.
 constexpr Duration kAgentPatience = std::chrono::minutes(2);
+constexpr Duration kOverdue = seconds(30);  // past the end of its grace period a pod's end is somebody's business
+// All members of a group may end at once, but not in one moment; and somebody has to read what a successor waits for.
+constexpr Duration kGroupPatience = std::chrono::minutes(2);
 constexpr Duration kSettle = seconds(10);  // how long a pod must have existed to count as running cold
 
 Step Do(Action action, CheckpointPtr checkpoint, std::string why) {
@@ -39,15 +45,22 @@ Step Cold(CheckpointPtr checkpoint, const std::string& why) {
   return step;
 }
 
-// As long as its predecessor's: they have the same owner. The API takes any number for it.
-Duration GraceOf(const kube::Pod& pod) { return seconds(std::clamp<int64_t>(pod.termination_grace_seconds, 0, 365 * 86'400)); }
+// Nobody's successor: one more of a workload whose pods live.
+Step Fresh() { return Do(Action::kCold, nullptr, "it has no predecessor"); }
 
-// Why the pod cannot take this checkpoint, by its containers and volumes; nothing when it can.
+// As long as its predecessor's: they have the same owner. The API takes any number for it.
+Duration GraceOf(const kube::Pod& pod) { return seconds(std::clamp<int64_t>(pod.termination_grace_seconds, 0, int64_t{365} * 86'400)); }
+
+// Why the pod cannot take this checkpoint, by its content, containers and volumes; nothing when it can.
 std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
+  // A pod that must not start cold tries it all the same: what reads again is not damaged any more.
+  const bool may_start_cold = w.protection.policy->spec.restore.options.on_failure == api::OnFailure::kColdStart;
+  const api::Condition* damaged = DamageOf(c);
+  if (damaged != nullptr && (may_start_cold || !c.spec.final)) return "it is damaged: " + damaged->message;
   for (const api::CheckpointContainer& kept : c.status.containers) {
     if (!kept.restorable && !kept.reason.empty()) return "its container " + kept.name + " cannot be restored: " + kept.reason;
-    const auto& have = w.pod->containers;
-    if (!std::any_of(have.begin(), have.end(), [&](const kube::Container& own) { return own.name == kept.name; })) {
+    const auto have = w.pod->LastingContainers();
+    if (!std::any_of(have.begin(), have.end(), [&](const kube::Container* own) { return own->name == kept.name; })) {
       return "it holds container " + kept.name + ", which this pod does not have";
     }
   }
@@ -55,8 +68,8 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
   if (c.spec.final || volumes == api::Volumes::kIgnoreDrift) return std::nullopt;
   for (const kube::Volume& volume : w.pod->volumes) {
     if (volume.type != "persistentVolumeClaim") continue;
-    for (const kube::Container& container : w.pod->containers) {
-      for (const kube::VolumeMount& mount : container.mounts) {
+    for (const kube::Container* container : w.pod->LastingContainers()) {
+      for (const kube::VolumeMount& mount : container->mounts) {
         if (mount.name == volume.name && !mount.read_only) {
           return "its memory is older than the persistent volume " + volume.claim_name +
                  (volumes == api::Volumes::kSnapshot ? ", of which no VolumeSnapshot was taken with it" : "") +
@@ -72,7 +85,8 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
 Step Hold(const World& w, CheckpointPtr checkpoint, const std::string& name, const std::string& why) {
   const std::string text = std::string(api::kFromCheckpoint) + ": " + name.substr(0, 253) + " cannot be followed: " + why;
   const api::RestorePolicy& policy = *w.protection.policy;
-  if (!policy.meta.name.empty() && policy.spec.restore.on_failure == api::OnFailure::kColdStart) return Cold(std::move(checkpoint), text);
+  if (!policy.meta.name.empty() && policy.spec.restore.options.on_failure == api::OnFailure::kColdStart)
+    return Cold(std::move(checkpoint), text);
   Step step = Wait(text, kHoldPoll);
   step.notice = Notice{true, "CannotRestore",
                        text + "; the pod waits. Name another Checkpoint, or remove the annotation and create the pod again", true, false};
@@ -89,10 +103,11 @@ Step NextAsked(const World& w, const std::string& name, WallTime now) {
     return Hold(w, found->checkpoint, name, "it failed: " + (ready != nullptr ? ready->message : "no reason given"));
   }
   if (c.status.phase != Phase::kReady) {
-    if (now >= DeadlineOf(c) + kAgentGrace) return Hold(w, found->checkpoint, name, "it was not done by its deadline");
+    if (now >= WaitedForUntil(c)) return Hold(w, found->checkpoint, name, "it was not done by its deadline");
     return Wait("Checkpoint " + name + " is " + std::string(api::PhaseName(c.status.phase)));
   }
   if (auto why = Misfit(w, c)) return Hold(w, found->checkpoint, name, *why);
+  if (!found->broken.empty()) return Hold(w, found->checkpoint, name, found->broken);
   if (c.status.claim) {
     // State that ran on must not come twice; a snapshot of a pod that was left running may be used again when its last user is gone.
     const bool used_up = !c.spec.final && !found->claimant && OutcomeOfClaim(c) != nullptr;
@@ -117,23 +132,47 @@ bool HasSuccessor(const World& w, const std::string& pod_uid) {
   });
 }
 
-Step WaitForNode(const World& w, const Candidate& candidate) {
-  const api::Checkpoint& c = *candidate.checkpoint;
-  const std::string& node = c.status.node_name;
-  const std::string pod = w.pod->meta.ns + "/" + c.spec.pod_name;
-  if (candidate.node->ready)
-    return Wait("the agent on node " + node + " has not said yet that its predecessor " + c.spec.pod_name + " has ended");
-  Step step = Wait("node " + node + " does not answer, and nobody confirmed that its predecessor " + c.spec.pod_name + " has ended");
+// `pod`: its predecessor, or another member of its group; `harm`: what must not be.
+Step WaitForNode(const World& w, const Candidate& candidate, const kube::Node& on, const std::string& pod, const char* harm) {
+  const std::string& node = on.meta.name;
+  if (on.ready) return Wait("the agent on node " + node + " has not said yet that " + pod + " has ended");
+  Step step = Wait("node " + node + " does not answer, and nobody confirmed that " + pod + " has ended");
   step.notice = Notice{true, "WaitsForNode",
-                       "waits to go on from Checkpoint " + c.meta.name + ": node " + node + " does not answer, so " + pod +
-                           " may still run there, and two of it must not. If the node is out of service for good: kubectl taint node " +
-                           node + " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (or: kubectl delete node " + node + ")",
+                       "waits to go on from Checkpoint " + candidate.checkpoint->meta.name + ": node " + node + " does not answer, so " +
+                           w.pod->meta.ns + "/" + pod + " may still run there, and " + harm +
+                           ". If the node is out of service for good: kubectl taint node " + node +
+                           " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (or: kubectl delete node " + node + ")",
                        true, false};
   return step;
 }
 
-// What the pod gets from checkpoints that left its predecessor running.
-Step NextInterval(const World& w, WallTime now, std::string misfit) {
+// What must be over before a node that says nothing of a pod's end is no longer waited for.
+bool IsAssumedToHaveEnded(const World& w, const kube::Node& node, WallTime now) {
+  if (!node.ready) return w.protection.policy->spec.restore.on_node_lost == api::OnNodeLost::kAssume;
+  return now - ParseTime(w.pod->meta.creation_timestamp).value_or(now) >= kAgentPatience + GraceOf(*w.pod);
+}
+
+std::optional<Step> WaitForEnding(const World& w, const Candidate& candidate, WallTime now) {
+  const auto& ending = candidate.ending;
+  if (!ending) return std::nullopt;
+  if (!ending->gone && ending->node->ready) return Wait("member " + ending->pod + " of its group is ending");
+  if (IsAssumedToHaveEnded(w, *ending->node, now)) return std::nullopt;
+  return WaitForNode(w, candidate, *ending->node, ending->pod, "it would speak to what is restored");
+}
+
+Step WaitForGroup(const World& w, const Candidate& candidate) {
+  const api::Checkpoint& c = *candidate.checkpoint;
+  const std::string runs = "member " + candidate.beyond + " of group " + c.spec.cut.group + " runs on from beyond the cut of Checkpoint " +
+                           c.meta.name + ", and a cut takes all members back or none";
+  Step step = Wait(runs);
+  step.notice = Notice{
+      true, "WaitsForGroup",
+      "waits: " + runs + ". To take all of them back to it: kubectl -n " + w.pod->meta.ns + " delete pod " + candidate.beyond, true, false};
+  return step;
+}
+
+// What the pod gets from checkpoints that left its predecessor running, or at last. `others_live`: it may be one more beside them.
+Step NextInterval(const World& w, WallTime now, std::string misfit, bool others_live) {
   const auto& policy = w.protection.policy->spec;
   const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
   CheckpointPtr best;
@@ -144,6 +183,7 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
   for (const Candidate& candidate : newest_first) {
     const api::Checkpoint& c = *candidate.checkpoint;
     if (!SameSeat(c.status.owner, w.lineage.owner) || c.spec.pod_uid == w.pod->meta.uid) continue;
+    others_live = others_live || OfALivingPod(c, candidate.pod.get(), candidate.node.get());
     if (!StandsIn(c, candidate.pod.get(), candidate.node.get(), born) || HasSuccessor(w, c.spec.pod_uid)) continue;
     auto unfit = Misfit(w, c);
     const auto max_age = policy.restore.max_age;
@@ -155,6 +195,7 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
     const End end = EndOf(c, candidate.pod.get(), candidate.node.get());
     if (end == End::kCrashed && policy.restore.on_crash != api::OnCrash::kLatest)
       unfit = "its pod ended by itself (restore.onCrash: ColdStart)";
+    if (!unfit && !candidate.broken.empty()) unfit = candidate.broken;
     if (unfit) {
       misfit = "checkpoint " + c.meta.name + ": " + *unfit;
       continue;
@@ -168,48 +209,90 @@ Step NextInterval(const World& w, WallTime now, std::string misfit) {
         if (!wait) wait = Wait("its predecessor " + c.spec.pod_name + " is ending");
         continue;
       case End::kUnconfirmed:
-        if (policy.restore.on_node_lost == api::OnNodeLost::kAssume && !candidate.node->ready) break;
-        if (candidate.node->ready && now - born >= kAgentPatience + GraceOf(*w.pod)) break;
-        if (!wait) wait = WaitForNode(w, candidate);
+        if (IsAssumedToHaveEnded(w, *candidate.node, now)) break;
+        if (!wait) wait = WaitForNode(w, candidate, *candidate.node, c.spec.pod_name.str(), "two of it must not");
         continue;
       case End::kConfirmed:
       case End::kCrashed:
         break;
     }
+    if (!candidate.beyond.empty()) {
+      const api::Condition* ended = kube::FindCondition(c.status.conditions, api::kPodEnded);
+      const WallTime since = std::max(born, ended != nullptr ? ParseTime(ended->last_transition_time).value_or(born) : born);
+      const bool held = policy.restore.options.on_failure != api::OnFailure::kColdStart;
+      if (!wait && (held || now - since < kGroupPatience)) wait = WaitForGroup(w, candidate);
+      misfit = "checkpoint " + c.meta.name + ": member " + candidate.beyond +
+               " of its group runs on from beyond its cut, and a cut takes all members back or none";
+      continue;
+    }
+    if (auto ending = WaitForEnding(w, candidate, now)) {
+      if (!wait) wait = std::move(ending);
+      continue;
+    }
     best = candidate.checkpoint;
     break;
   }
   if (best) return Do(Action::kClaim, best, "the newest checkpoint of a pod of " + SeatText(w) + " that has ended");
-  return wait ? *wait : Cold(nullptr, misfit);
+  if (wait) return *wait;
+  if (misfit.empty() && others_live) return Fresh();
+  return Cold(nullptr, misfit.empty() ? "no checkpoint of " + SeatText(w) + " can be restored" : misfit);
 }
 
-// With the claim written. What was done after a checkpoint that left its pod running is lost, and somebody wants to know.
-Step Release(const World& w, CheckpointPtr checkpoint, WallTime now) {
-  Step step = Do(Action::kRelease, checkpoint, "claimed");
-  const api::Checkpoint& c = *checkpoint;
-  if (c.spec.final || !w.pod->meta.Annotation(api::kFromCheckpoint).empty()) return step;
-  const WallTime taken = ParseTime(c.status.started_at).value_or(CreatedAt(c));
-  step.notice = Notice{true, "StateIsOlder",
-                       "goes on from Checkpoint " + c.meta.name + ", which was taken of " + c.spec.pod_name + " on node " +
-                           c.status.node_name + " at " + FormatTime(taken) + ", " +
-                           FormatDuration(std::chrono::duration_cast<seconds>(std::max<Duration>(now - taken, seconds(0)))) +
-                           " ago: what it did after that is lost",
-                       true, true};
+Step WaitForClaimant(const Candidate& candidate, WallTime now) {
+  const std::string& name = candidate.checkpoint->status.claim->pod_name;
+  Step step = Wait("pod " + name + ", which was to go on from its predecessor's state, is ending");
+  const auto until = candidate.claimant ? ParseTime(candidate.claimant->meta.deletion_timestamp) : std::nullopt;
+  if (!until || now - *until < kOverdue) return step;
+  const std::string& node = candidate.claimant->node_name;
+  step.notice = Notice{true, "WaitsForPod",
+                       "waits for the end of pod " + name + ", to which the state in Checkpoint " + candidate.checkpoint->meta.name +
+                           " was given, and which should have ended at " + FormatTime(*until) + ". If its node " + node +
+                           " is out of service for good: kubectl taint node " + node +
+                           " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (or: kubectl delete node " + node + ")",
+                       true, false};
   return step;
+}
+
+// The pod of this seat that ends without its state being kept, or about which that is not decided yet.
+std::optional<Step> NextOfStopping(const World& w) {
+  std::optional<Step> let_go;
+  for (const PodPtr& pod : w.stopping) {
+    std::vector<CheckpointPtr> own;
+    for (const Candidate& candidate : w.candidates) {
+      if (candidate.checkpoint->spec.pod_uid == pod->meta.uid) own.push_back(candidate.checkpoint);
+    }
+    if (!w.on_stop) {
+      const bool moved = std::any_of(own.begin(), own.end(), [](const CheckpointPtr& c) {
+        return c->spec.final && c->status.phase == Phase::kReady && c->status.claim && !Reclaimed(*c);
+      });
+      if (!moved)
+        let_go = Cold(nullptr, pod->meta.name + " was stopped, and what is stopped is not checkpointed (chart value checkpointOnStop)");
+      continue;
+    }
+    if (stop::Undecided(*pod, own))
+      return Wait("it is not decided yet whether its predecessor " + pod->meta.name + " is checkpointed", kSoon);
+    const std::string why = pod->meta.Annotation(api::kLetGo);
+    if (!why.empty()) let_go = Cold(nullptr, pod->meta.name + " was stopped and not checkpointed: " + why);
+  }
+  return let_go;
 }
 
 Step NextOwn(const World& w, WallTime now) {
   CheckpointPtr best, failed;
-  std::string wait, misfit = "no checkpoint of " + SeatText(w) + " can be restored";
+  std::optional<Step> in_vain;
+  std::string wait, misfit;
+  bool others_live = false;
   for (const Candidate& candidate : w.candidates) {
     const api::Checkpoint& c = *candidate.checkpoint;
     if (!SameSeat(c.status.owner, w.lineage.owner) || c.meta.terminating() || c.spec.pod_uid == w.pod->meta.uid) continue;
     if (c.status.phase == Phase::kFailed && c.spec.final && now - CompletedAt(c) < kFailureIsNews) {
       if (!failed || Newer(candidate.checkpoint, failed)) failed = candidate.checkpoint;
     }
+    if (!c.meta.terminating() && GivenInVain(c, candidate.claimant.get()) && !Misfit(w, c)) in_vain = WaitForClaimant(candidate, now);
+    others_live = others_live || (Unused(c) && candidate.claimant && !candidate.claimant->meta.terminating());
     if (!HoldsItsPod(c)) continue;
     if (c.status.phase != Phase::kReady) {
-      if (now < DeadlineOf(c) + kAgentGrace) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
+      if (now < WaitedForUntil(c)) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
       continue;
     }
     if (auto why = Misfit(w, c)) {
@@ -217,7 +300,8 @@ Step NextOwn(const World& w, WallTime now) {
       continue;
     }
     const auto max_age = w.protection.policy->spec.restore.max_age;
-    if (max_age && now - CompletedAt(c) > *max_age) {
+    // How long it sleeps is up to who suspended it.
+    if (max_age && now - CompletedAt(c) > *max_age && !api::Suspends(c.spec.trigger)) {
       misfit = "checkpoint " + c.meta.name + " is older than restore.maxAge " + FormatDuration(*max_age) + " allows";
       continue;
     }
@@ -229,32 +313,45 @@ Step NextOwn(const World& w, WallTime now) {
   }
   if (best) return Do(Action::kClaim, best, "the newest final checkpoint of " + SeatText(w));
   if (!wait.empty()) return Wait(wait);
-  Step step = NextInterval(w, now, misfit);
-  if (step.action == Action::kCold && failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
-  return step;
+  if (in_vain) return *in_vain;
+  const std::optional<Step> stopped = NextOfStopping(w);
+  if (stopped && stopped->action == Action::kWait) return *stopped;
+  Step step = NextInterval(w, now, misfit, others_live || w.others_run);
+  if (step.action != Action::kCold) return step;
+  if (failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
+  return stopped && misfit.empty() ? *stopped : step;
 }
 
 }  // namespace
-
-bool Gated(const kube::Pod& pod) {
-  return std::find(pod.scheduling_gates.begin(), pod.scheduling_gates.end(), api::kClaimGate) != pod.scheduling_gates.end();
-}
 
 Step Next(const World& seen, WallTime now) {
   if (!seen.pod || seen.pod->meta.terminating() || !Gated(*seen.pod)) return {};
   for (const Candidate& candidate : seen.candidates) {
     const auto& claim = candidate.checkpoint->status.claim;
-    if (claim && claim->pod_uid == seen.pod->meta.uid) return Release(seen, candidate.checkpoint, now);
+    if (claim && claim->pod_uid == seen.pod->meta.uid) return Do(Action::kRelease, candidate.checkpoint, "claimed");
   }
   if (!seen.lineage.complete) return Wait("its owner cannot be read");
   const std::string asked = seen.pod->meta.Annotation(api::kFromCheckpoint);
   return asked.empty() ? NextOwn(seen, now) : NextAsked(seen, asked, now);
 }
 
-bool Abandoned(const Candidate& candidate) {
-  const api::Checkpoint& c = *candidate.checkpoint;
-  return c.status.phase == Phase::kReady && c.status.claim && !Reclaimed(c) && !candidate.claimant && OutcomeOfClaim(c) == nullptr;
+std::optional<OlderState> StateIsOlder(const World& seen) {
+  if (!seen.pod->meta.Annotation(api::kFromCheckpoint).empty()) return std::nullopt;
+  for (const Candidate& candidate : seen.candidates) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    if (c.spec.final || !c.status.claim || c.status.claim->pod_uid != seen.pod->meta.uid) continue;
+    const WallTime taken = ParseTime(c.status.started_at).value_or(CreatedAt(c));
+    const WallTime at = ParseTime(c.status.claim->at).value_or(taken);
+    return OlderState{candidate.checkpoint, at,
+                      "goes on from Checkpoint " + c.meta.name + ", which was taken of " + c.spec.pod_name + " on node " +
+                          c.status.node_name + " at " + FormatTime(taken) + ", " +
+                          FormatDuration(std::chrono::duration_cast<seconds>(std::max<Duration>(at - taken, seconds(0)))) +
+                          " before: what it did after that is lost"};
+  }
+  return std::nullopt;
 }
+
+bool Abandoned(const Candidate& candidate) { return !candidate.claimant && GivenInVain(*candidate.checkpoint, nullptr); }
 
 CheckpointPtr ColdBeside(const World& seen, WallTime now) {
   const kube::Pod& pod = *seen.pod;

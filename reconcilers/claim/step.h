@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "reconcilers/claims.h"
+#include "reconcilers/group/cut.h"
 #include "reconcilers/lineage.h"
 #include "reconcilers/text.h"
 
@@ -14,6 +14,9 @@ struct Candidate {
   PodPtr pod;       // the checkpointed one (same uid); null: gone
   PodPtr claimant;  // the one that status.claim names (same uid); null: none or gone
   NodePtr node;     // where the checkpoint was taken; null: none, or its object was deleted
+  // Of a cut (group/cut.h): why it is not whole, and the member of the group whose state is from beyond it. Empty: neither.
+  std::string broken{}, beyond{};
+  std::optional<group::Ending> ending{};  // and the member that has not ended yet
 };
 
 struct World {
@@ -21,6 +24,9 @@ struct World {
   Lineage lineage;
   Protection protection;
   std::vector<Candidate> candidates;  // all of the pod's namespace
+  std::vector<PodPtr> stopping;       // of its seat, that end
+  bool others_run = false;            // pods of its seat that run on
+  bool on_stop = false;               // reconcilers/stop decides whether those that end are checkpointed; of some it may not have yet
 };
 
 enum class Action {
@@ -29,7 +35,7 @@ enum class Action {
   kClaim,    // write status.claim of `checkpoint`, then ask again
   kUnclaim,  // drop a used claim of `checkpoint`, then ask again
   kRelease,  // open the gate, restoring from `checkpoint`
-  kCold,     // open the gate without it
+  kCold,     // open the gate without it; with a notice, if it has a predecessor
 };
 
 struct Step {
@@ -42,12 +48,19 @@ struct Step {
 
 Step Next(const World& seen, WallTime now);
 
-// A claim whose pod vanished before it restored anything: the next successor shall have it.
+// What was done after a checkpoint that left its pod running is lost, and somebody wants to know.
+struct OlderState {
+  CheckpointPtr checkpoint;
+  WallTime at{};  // of the claim
+  std::string why;
+};
+// Nothing: `pod` has claimed no such checkpoint, or a user asked for it by name.
+std::optional<OlderState> StateIsOlder(const World& seen);
+
+// A claim whose pod vanished before anything of it ran: the next successor shall have it.
 bool Abandoned(const Candidate& candidate);
 
 // The unclaimed final checkpoint beside which `pod` runs cold, because it was admitted while the webhook was down; or null.
 CheckpointPtr ColdBeside(const World& seen, WallTime now);
-
-bool Gated(const kube::Pod& pod);
 
 }  // namespace holdfast::reconcilers::claim

@@ -29,6 +29,9 @@ bool Before(const Seat& a, const Seat& b) {
   return at_a != at_b ? at_a < at_b : a.checkpoint->meta.Key() < b.checkpoint->meta.Key();
 }
 
+// Of one that was granted: it ends, one way or the other. (An agent that is gone ends nothing.)
+bool GetsOn(const Seat& seat, WallTime now) { return seat.checkpoint->done() || now < WaitedForUntil(*seat.checkpoint); }
+
 }  // namespace
 
 checkpoint::Admission Admit(const Seat& me, const Traffic& traffic) {
@@ -42,6 +45,8 @@ checkpoint::Admission Admit(const Seat& me, const Traffic& traffic) {
     return seat.pod && seat.pod->node_name == me.pod->node_name && seat.checkpoint->meta.uid != me.checkpoint->meta.uid;
   };
   const auto busy = std::count_if(traffic.granted.begin(), traffic.granted.end(), here);
+  const auto stuck = std::count_if(traffic.granted.begin(), traffic.granted.end(),
+                                   [&](const Seat& seat) { return here(seat) && !GetsOn(seat, traffic.now); });
   const auto ahead = std::count_if(traffic.waiting.begin(), traffic.waiting.end(), [&](const Seat& seat) {
     return here(seat) && Before(seat, me) && seat.pod->phase == "Running" && FullBudget(seat, traffic) == nullptr;
   });
@@ -49,6 +54,7 @@ checkpoint::Admission Admit(const Seat& me, const Traffic& traffic) {
     answer.waits_for = std::to_string(busy) + " of at most " + std::to_string(traffic.max_per_node) +
                        " checkpoints are under way on node " + me.pod->node_name +
                        (ahead > 0 ? ", " + std::to_string(ahead) + " wait before it" : "");
+    answer.queued = stuck < traffic.max_per_node;
     return answer;
   }
   answer.granted = true;

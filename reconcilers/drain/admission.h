@@ -16,6 +16,7 @@ struct Traffic {
   std::vector<Seat> waiting;    // Pending, `me` among them or not
   std::vector<PdbPtr> budgets;  // of me's namespace
   int max_per_node = 4;
+  WallTime now;
 };
 
 checkpoint::Admission Admit(const Seat& me, const Traffic& traffic);

@@ -11,6 +11,7 @@ constexpr Duration kDryRunTimeout = std::chrono::seconds(10);
 Traffic Gate::Look(const Seat& me) {
   Traffic traffic;
   traffic.max_per_node = max_per_node_;
+  traffic.now = context_.clock.Wall();
   traffic.budgets = context_.view.BudgetsIn(me.checkpoint->meta.ns);
   for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
     Seat seat{c, GetPodWithUid(context_.view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid)};
@@ -38,17 +39,16 @@ checkpoint::Admission Gate::Ask(const CheckpointPtr& checkpoint, const PodPtr& p
   options.timeout = kDryRunTimeout;
   options.stop = stop;
   const Status evict = context_.client.Evict(pod->meta.ns, pod->meta.name, del, options);
-  if (evict.ok()) return {true, "", false};
+  if (evict.ok()) return {.granted = true};
   GiveBack(*checkpoint);
   // Our own webhook knows us by name; where it does not, every round would quote the round before.
   if (evict.message().find("denied the request: holdfast:") != std::string::npos) {
-    return {false,
-            "Holdfast's eviction webhook holds back Holdfast's own evictions: let --own-user and the webhook's matchConditions name the "
-            "controller's account",
-            false};
+    return {.waits_for =
+                "Holdfast's eviction webhook holds back Holdfast's own evictions: let --own-user and the webhook's "
+                "matchConditions name the controller's account"};
   }
   const bool budget = evict.code() == Code::kResourceExhausted;
-  return {false, (budget ? "PodDisruptionBudget: " : "its eviction would fail: ") + evict.message(), budget};
+  return {.waits_for = (budget ? "PodDisruptionBudget: " : "its eviction would fail: ") + evict.message(), .budget = budget};
 }
 
 void Gate::GiveBack(const api::Checkpoint& checkpoint) {

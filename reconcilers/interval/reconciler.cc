@@ -2,15 +2,13 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "reconcilers/group/cut.h"
 
 namespace holdfast::reconcilers::interval {
 namespace {
 
-// When retention.keepWithin does not say. The last good one of a live pod outlives it.
-constexpr Duration kKeep = std::chrono::hours(24);
-
-Json NewCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::string>& containers, Duration ttl) {
-  Json spec = {{"podRef", {{"name", pod.meta.name}, {"uid", pod.meta.uid}}}, {"trigger", "Interval"}, {"ttl", FormatDuration(ttl)}};
+Json NewCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::string>& containers) {
+  Json spec = {{"podRef", {{"name", pod.meta.name}, {"uid", pod.meta.uid}}}, {"trigger", "Interval"}};
   if (!containers.empty()) spec["containers"] = containers;
   return {{"apiVersion", api::Checkpoint::kResource.ApiVersion()},
           {"kind", "Checkpoint"},
@@ -20,6 +18,18 @@ Json NewCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::str
             {"finalizers", {kContentFinalizer}},
             {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
           {"spec", spec}};
+}
+
+// The first member by name that has an interval.
+std::string OpenerOf(const View& view, const kube::Pod& pod) {
+  const std::string group = group::GroupOf(pod);
+  if (group.empty()) return "";
+  for (const PodPtr& member : group::MembersOf(view, pod.meta.ns, group)) {
+    const Protection protection = ProtectionOf(view, *member, pod.meta.ns, Trace(view, *member, pod.meta.ns));
+    const auto& triggers = protection.policy->spec.triggers;
+    if (protection.on && (triggers.interval_auto || triggers.interval)) return member->meta.name;
+  }
+  return pod.meta.name;
 }
 
 }  // namespace
@@ -38,6 +48,7 @@ World Reconciler::Look(const PodPtr& pod, const Lineage& lineage) const {
   for (const CheckpointPtr& c : context_.view.DrainsUnderWay()) {
     if (UnderWay(*c)) count(c);
   }
+  world.opener = OpenerOf(context_.view, *pod);
   world.pod = pod;
   return world;
 }
@@ -50,12 +61,11 @@ Result<kube::ReconcileResult> Reconciler::Reconcile(const std::string& key, std:
   const World world = Look(pod, lineage);
   const Step step = Next(world, context_.clock.Wall());
   if (!step.create) return kube::ReconcileResult{step.again};
-  const Duration ttl = world.protection.policy->spec.retention.keep_within.value_or(kKeep);
   kube::CallOptions options;
   options.timeout = std::chrono::seconds(10);
   options.stop = stop;
   auto created = context_.client.Create(api::Checkpoint::kResource, name.ns,
-                                        NewCheckpoint(*pod, step.ordinal, WantedContainers(*pod, lineage), ttl), options);
+                                        NewCheckpoint(*pod, step.ordinal, WantedContainers(*pod, lineage)), options);
   HF_FAULT_POINT("controller.wrote");
   // There already: the cache is behind.
   if (created.status().code() == Code::kAlreadyExists) return kube::ReconcileResult{step.again};

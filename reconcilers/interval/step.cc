@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/hash.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::interval {
@@ -31,11 +32,7 @@ constexpr std::array<Mark, 8> kSpotMarks = {{{"karpenter.sh/capacity-type", "spo
                                              {"node-role.kubernetes.io/spot-worker", ""}}};
 
 // In [0, 1), the same for a pod at all times: pods that began together are not frozen together.
-double Jitter(const std::string& uid) {
-  uint32_t hash = 2166136261U;  // FNV-1a
-  for (unsigned char c : uid) hash = (hash ^ c) * 16777619U;
-  return static_cast<double>(hash % 1000) / 1000;
-}
+double Jitter(const std::string& uid) { return static_cast<double>(Fnv1a(uid) % 1000) / 1000; }
 
 Duration Scaled(Duration duration, double factor) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(duration) * factor);
@@ -91,6 +88,8 @@ Step Next(const World& seen, WallTime now) {
   if (seen.pod->runtime_class != api::kRuntimeClass || UnsupportedPod(*seen.pod)) return {};
   const auto& triggers = seen.protection.policy->spec.triggers;
   if (!seen.protection.on || (!triggers.interval_auto && !triggers.interval)) return Later(kOptIn, "no interval is asked for");
+  if (!seen.opener.empty() && seen.opener != seen.pod->meta.name)
+    return Later(kOptIn, "the cuts of its group follow the interval of " + seen.opener);
   if (!seen.node || !seen.node->ready) return Later(kNodeAgain, "its node does not answer");
   if (auto why = UnsupportedHere(*seen.pod, seen.node.get(), false)) return Later(kNodeAgain, *why);
   for (const CheckpointPtr& c : seen.own) {

@@ -14,6 +14,7 @@ struct World {
   Protection protection;
   NodePtr node;                    // of the pod
   std::vector<CheckpointPtr> own;  // all of this pod's uid
+  std::string opener;              // of its group, the member whose interval the cuts follow; empty: it is in none
   int64_t busy = 0;                // checkpoints of other pods that are under way on the node
   int64_t max_per_node = 1;
 };

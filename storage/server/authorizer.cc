@@ -49,7 +49,10 @@ Status KubeAuthorizer::Ask(const std::string& node, Use use, const std::string& 
   if (!list.ok()) return Status(Code::kUnavailable, "the API server does not tell whose checkpoints they are: " + list.status().ToString());
   const Json* found = nullptr;
   for (const Json& item : *list) {
-    if (GetString(item, {"metadata", "uid"}) == checkpoint) found = &item;
+    // One that was made anew: an agent could write the manifest's id into a status of its own, but not the annotation too.
+    const bool adopted = use == Use::kRead && GetString(item, {"metadata", "annotations", "holdfast.dev/manifest"}) == checkpoint &&
+                         GetString(item, {"status", "manifest", "id"}) == checkpoint;
+    if (adopted || GetString(item, {"metadata", "uid"}) == checkpoint) found = &item;
   }
   if (found == nullptr) return Status(Code::kNotFound, "there is no Checkpoint with uid " + checkpoint + " in namespace " + ns);
   const std::string made_on = GetString(*found, {"status", "nodeName"});

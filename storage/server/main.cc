@@ -1,11 +1,12 @@
 // holdfast-store: keeps checkpoints on one volume and serves them to agents.
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
+#include "base/stop_signals.h"
+#include "base/time_format.h"
 #include "kube/admission.h"
 #include "storage/server/commands.h"
+#include "storage/server/local_socket.h"
 #include "storage/server/server.h"
 #include "storage/server/token_review.h"
 
@@ -14,10 +15,11 @@ namespace {
 
 struct Flags {
   std::string data, listen = "0.0.0.0:8443", cert, key, auth = "token-review", authorize = "node", audience, log_level = "info",
-                    metrics_listen, kubeconfig, id, ns;
+                    metrics_listen, kubeconfig, id, ns, file;
   std::vector<std::string> allow, kek_files;
   bool force = false, repair = false;
-  uint64_t max_bytes = 0, reserve_bytes = 256 << 20;
+  uint64_t max_bytes = 0, reserve_bytes = 256 << 20, scrub_bytes_per_second = 16 << 20;
+  std::string scrub_every = "168h", tighten_after = "1h";
 };
 
 struct Access {
@@ -49,17 +51,14 @@ void AddPages(kube::AdmissionServer& pages, LocalStore& store, StoreServer& serv
   });
 }
 
-Status Serve(const Flags& flags, const sigset_t& signals) {
-  std::stop_source stop;
-  std::jthread waiter([&](std::stop_token done) {
-    const timespec poll = {.tv_sec = 0, .tv_nsec = 200'000'000};
-    while (!done.stop_requested()) {
-      if (sigtimedwait(&signals, nullptr, &poll) > 0) stop.request_stop();
-    }
-  });
+Status Serve(const Flags& flags, const StopSignals& stop) {
   AllowList allowed;
   for (const std::string& flag : flags.allow) HF_RETURN_IF_ERROR(allowed.Add(flag));
   HF_ASSIGN_OR_RETURN(auto address, ParseAddress(flags.listen));
+  const std::optional<Duration> scrub_every = ParseDuration(flags.scrub_every);
+  if (!scrub_every) return Status(Code::kInvalidArgument, "--scrub-every is a duration such as 168h, or 0s for never");
+  const std::optional<Duration> tighten_after = ParseDuration(flags.tighten_after);
+  if (!tighten_after) return Status(Code::kInvalidArgument, "--tighten-after is a duration such as 1h, or 0s for never");
   HF_ASSIGN_OR_RETURN(Access access, MakeAccess(flags));
   HF_ASSIGN_OR_RETURN(std::vector<Kek> keks, LoadKeks(flags.kek_files));
   HF_ASSIGN_OR_RETURN(
@@ -70,21 +69,30 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   if (rewrapped > 0) LogInfo("keys wrapped anew", {{"namespaces", rewrapped}});
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Fence> fence, Fence::Open(flags.data + "/TERM"));
   StoreServer server(*store, *fence, std::move(access.authenticator), std::move(access.authorizer), std::move(allowed),
-                     {.address = address.first, .port = address.second, .tls_cert_file = flags.cert, .tls_key_file = flags.key});
+                     {.address = address.first,
+                      .port = address.second,
+                      .tls_cert_file = flags.cert,
+                      .tls_key_file = flags.key,
+                      .tighten_after = *tighten_after == Duration(0) ? Duration::max() : *tighten_after,
+                      .scrub = {.bytes_per_second = flags.scrub_bytes_per_second, .every = *scrub_every, .stop = {}}});
   kube::AdmissionServer pages;
   AddPages(pages, *store, server);
   if (!flags.metrics_listen.empty()) {
     HF_ASSIGN_OR_RETURN(auto where, ParseAddress(flags.metrics_listen));
     HF_RETURN_IF_ERROR(pages.StartPlain(where.first, where.second));
   }
-  Status started = server.Start(stop.get_token());
+  LocalSocket transfers(*store);
+  if (Status there = transfers.Start(SocketPath(flags.data)); !there.ok())
+    LogWarning("export and import work only while the store is stopped", {{"error", there.ToString()}});
+  Status started = server.Start(stop.token());
   if (started.ok()) {
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any stopped;
-    stopped.wait(lock, stop.get_token(), [] { return false; });
+    stopped.wait(lock, stop.token(), [] { return false; });
   }
   pages.Stop();
+  transfers.Stop();
   server.Stop();
   store->Close();
   return started.code() == Code::kCancelled ? Status::Ok() : started;
@@ -116,10 +124,26 @@ int Main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--reserve-bytes", flags.reserve_bytes, "New checkpoints are refused when less is free")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--scrub-every", flags.scrub_every, "How often all that is stored is read and hashed, to find damage; 0s: never");
+  app.add_option("--scrub-bytes-per-second", flags.scrub_bytes_per_second,
+                 "Read for that at most, unless it would not be done in time; 0: as fast as it goes")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--tighten-after", flags.tighten_after,
+                 "What has been stored for so long is compressed once more, with zstd, in the background; 0s: never");
   app.add_option("--metrics-listen", flags.metrics_listen, "Address of /metrics, /healthz and /readyz, plain HTTP");
   app.add_subcommand("serve", "Serve (the default)");
   CLI::App* stat = app.add_subcommand("stat", "List the checkpoints and what they take");
   CLI::App* fsck = app.add_subcommand("fsck", "Hash everything and name the checkpoints that are hurt");
+  CLI::App* checkpoints = app.add_subcommand(
+      "checkpoints", "Print a Checkpoint object for each checkpoint, for \"kubectl create -f -\" after they were lost with etcd");
+  checkpoints->add_option("--namespace", flags.ns, "Only of this one");
+  CLI::App* take_out =
+      app.add_subcommand("export", "Write a checkpoint as one stream, not encrypted, for another store; also beside a server");
+  take_out->add_option("--checkpoint", flags.id, "NAMESPACE/NAME, or an id as stat has it")->required();
+  take_out->add_option("--output", flags.file, "A file; else stdout");
+  CLI::App* bring_in = app.add_subcommand("import", "Take a checkpoint that \"export\" wrote; also beside a server");
+  bring_in->add_option("--input", flags.file, "A file; else stdin");
+  bring_in->add_option("--namespace", flags.ns, "Into this one; else its own");
   CLI::App* remove = app.add_subcommand("delete", "Delete a checkpoint; no server may run on the volume");
   remove->add_option("id", flags.id, "The checkpoint's uid")->required();
   fsck->add_flag("--repair", flags.repair, "Make damaged index files from their packs first; no server may run on the volume");
@@ -146,20 +170,16 @@ int Main(int argc, char** argv) {
     const VolumeOptions volume{.dir = flags.data, .keks = *keks};
     if (*stat) return PrintStat(volume);
     if (*fsck) return PrintFsck(volume, flags.repair);
+    if (*checkpoints) return PrintCheckpoints(volume, flags.ns);
+    if (*take_out) return ExportCheckpoint(volume, flags.id, flags.file);
+    if (*bring_in) return ImportCheckpoint(volume, flags.ns, flags.file);
     if (*remove) return DeleteOffline(volume, flags.id);
     if (*collect) return CollectOffline(volume);
     if (*rewrap) return RewrapOffline(volume);
     if (*shred) return ShredOffline(volume, flags.ns, flags.force);
   }
 
-  // Before any thread starts: all inherit it, so only the waiting one hears them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  Status served = Serve(flags, signals);
+  Status served = Serve(flags, StopSignals());
   if (served.ok()) return 0;
   LogError("cannot serve", {{"error", served.ToString()}});
   return 1;

@@ -57,7 +57,25 @@ std::string Metrics::Render(const StoreUsage& usage) const {
   Value(out, "holdfast_store_open_sessions", "gauge", "Checkpoints being written.", usage.open_sessions);
   Value(out, "holdfast_store_damaged_manifests", "gauge", "Checkpoints whose manifest could not be read at start.",
         usage.damaged_manifests);
+  const ScrubStatus& scrub = usage.scrub;
+  Value(out, "holdfast_store_scrub_passes_total", "counter", "Times that everything was read and hashed.", scrub.passes);
+  Value(out, "holdfast_store_scrub_read_bytes_total", "counter", "Bytes that the scrub has read since the start.", scrub.read_bytes);
+  Head(out, "holdfast_store_scrub_progress_ratio", "gauge", "How far the scrub's pass is; 1 between two of them.");
+  char ratio[32];
+  snprintf(ratio, sizeof ratio, "%.4f", scrub.done);
+  out += std::string("holdfast_store_scrub_progress_ratio ") + ratio + "\n";
+  auto seconds = [](const std::optional<WallTime>& at) {
+    return at ? static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(at->time_since_epoch()).count()) : 0;
+  };
+  Value(out, "holdfast_store_scrub_last_pass_timestamp_seconds", "gauge", "When the last whole pass ended; 0: never.",
+        seconds(scrub.ended));
+  Value(out, "holdfast_store_scrub_damaged_segments", "gauge", "Segments in use that cannot be read.", scrub.damaged_segments);
+  Value(out, "holdfast_store_scrub_damaged_checkpoints", "gauge", "Checkpoints that cannot be read whole.", scrub.hurt_checkpoints);
+  Value(out, "holdfast_store_scrub_mended_files_total", "counter",
+        "Damaged indexes, keys and FORMAT files that were written anew: nothing was lost, but the disk is not to be trusted.",
+        scrub.mended_files);
   Value(out, "holdfast_store_max_bytes", "gauge", "Limit of holdfast_store_pack_bytes, 0 for none.", usage.max_bytes);
+  Value(out, "holdfast_store_room_bytes", "gauge", "What may still be written before new checkpoints are refused.", usage.room_bytes);
   Value(out, "holdfast_store_volume_bytes", "gauge", "Size of the volume.", usage.volume_total);
   Value(out, "holdfast_store_volume_free_bytes", "gauge", "Free bytes of the volume.", usage.volume_free);
   return out;

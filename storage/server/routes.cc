@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/log.h"
+#include "storage/codec.h"
 #include "storage/wire.h"
 
 namespace holdfast::storage {
@@ -77,20 +78,47 @@ void Routes::AddTo(httplib::Server& server) {
   post(session, "open", Use::kWrite,
        [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return Open(id, q, a); });
   post(session + "/missing", "missing", Use::kWrite,
-       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Missing(id, a, *b); });
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) {
+         return Ask(id, &Session::Missing, a, *b);
+       });
+  post(session + "/secure", "secure", Use::kWrite,
+       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) {
+         return Ask(id, &Session::Secure, a, *b);
+       });
   post(session + "/segments", "put", Use::kWrite,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Put(id, a, *b); });
+  post(session + "/hold", "hold", Use::kWrite,
+       [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader*) { return Hold(id, q, a); });
   post(session + "/commit", "commit", Use::kWrite,
        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return Commit(id, a, *b); });
   post(session + "/abort", "abort", Use::kEnd,
        [this](const std::string& id, const Request& q, Response&, const httplib::ContentReader*) { return AbortSession(id, q); });
-  post(manifest + "/segments", "get", Use::kRead,
-       [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader* b) { return ReadSegments(id, a, *b); });
+  post(
+      manifest + "/segments", "get", Use::kRead,
+      [this](const std::string& id, const Request& q, Response& a, const httplib::ContentReader* b) { return ReadSegments(id, q, a, *b); });
   server.Get(session, [this](const Request& request, Response& response) {
     Serve(
         {"state", Access::kEither, Use::kEnd},
         [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader*) { return State(id, a); }, request,
         response, nullptr);
+  });
+  server.Get(manifest + "/info", [this](const Request& request, Response& response) {
+    Serve(
+        {"info", Access::kEither, Use::kRead},
+        [this](const std::string& id, const Request&, Response& a, const httplib::ContentReader*) { return Info(id, a); }, request,
+        response, nullptr);
+  });
+  server.Get("/v1/(space)", [this](const Request& request, Response& response) {
+    Serve(
+        {"space", Access::kEither, std::nullopt},
+        [this](const std::string&, const Request&, Response& a, const httplib::ContentReader*) { return Space(a); }, request, response,
+        nullptr);
+  });
+  server.Get("/v1/(damaged)", [this](const Request& request, Response& response) {
+    Serve(
+        {"damaged", Access::kDelete, std::nullopt},
+        [this](const std::string&, const Request&, Response& a, const httplib::ContentReader*) { return Damaged(a); }, request, response,
+        nullptr);
   });
   server.Get(manifest, [this](const Request& request, Response& response) {
     Serve(
@@ -225,6 +253,42 @@ Status Routes::State(const std::string& id, Response& response) {
   return Status::Ok();
 }
 
+Status Routes::Info(const std::string& id, Response& response) {
+  Place place(large_);
+  if (!place.has()) return TooBusy();
+  HF_ASSIGN_OR_RETURN(StoredManifest stored, store_.GetManifestText(id));
+  HF_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Parse(stored.text));
+  response.set_content(DumpJson({{"ns", manifest.ns},
+                                 {"checkpoint", manifest.checkpoint},
+                                 {"created", manifest.created},
+                                 {"digest", stored.digest},
+                                 {"newBytes", stored.new_bytes},
+                                 {"info", manifest.info}}),
+                       kJson);
+  return Status::Ok();
+}
+
+Status Routes::Space(Response& response) {
+  HF_ASSIGN_OR_RETURN(StoreUsage usage, store_.Usage());
+  response.set_content(DumpJson({{"liveBytes", usage.object_bytes},
+                                 {"packBytes", usage.pack_bytes},
+                                 {"roomBytes", usage.room_bytes},
+                                 {"damagedCheckpoints", usage.scrub.hurt_checkpoints}}),
+                       kJson);
+  return Status::Ok();
+}
+
+Status Routes::Damaged(Response& response) {
+  Json list = Json::array();
+  const std::vector<HurtCheckpoint> hurt = store_.Hurt();
+  for (const HurtCheckpoint& one : hurt) {
+    if (list.size() == kMaxDamagedTold) break;
+    list.push_back({{"id", one.id}, {"ns", one.ns}, {"checkpoint", one.name}, {"why", one.why.substr(0, kMaxWhyBytes)}});
+  }
+  response.set_content(DumpJson({{"checkpoints", list}, {"count", hurt.size()}}), kJson);
+  return Status::Ok();
+}
+
 Status Routes::Delete(const std::string& id, const Request& request) {
   const std::string text = request.get_header_value(kTermHeader);
   int64_t term = 0;
@@ -238,11 +302,11 @@ Status Routes::Delete(const std::string& id, const Request& request) {
   return store_.Delete(id);
 }
 
-Status Routes::Missing(const std::string& id, Response& response, const httplib::ContentReader& body) {
+Status Routes::Ask(const std::string& id, Question question, Response& response, const httplib::ContentReader& body) {
   HF_ASSIGN_OR_RETURN(std::string text, ReadText(body, kBatchSegments * 32, clock_));
   HF_ASSIGN_OR_RETURN(std::vector<SegmentId> ids, DecodeIds(text));
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.FindSession(id));
-  HF_ASSIGN_OR_RETURN(std::vector<bool> missing, session->Missing(ids));
+  HF_ASSIGN_OR_RETURN(std::vector<bool> missing, ((*session).*question)(ids));
   std::string answer;
   for (bool one : missing) answer.push_back(one ? '\1' : '\0');
   response.set_content(answer, kBinary);
@@ -262,6 +326,15 @@ Status Routes::Put(const std::string& id, Response& response, const httplib::Con
   HF_RETURN_IF_ERROR(parser.Finish());
   HF_RETURN_IF_ERROR(store_.Flush(id));
   metrics_.Bytes(received, 0);
+  response.status = 204;
+  return Status::Ok();
+}
+
+Status Routes::Hold(const std::string& id, const Request& request, Response& response) {
+  Place place(large_);
+  if (!place.has()) return TooBusy();
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.FindSession(id));
+  HF_RETURN_IF_ERROR(session->Hold(request.get_param_value("manifest")));
   response.status = 204;
   return Status::Ok();
 }
@@ -301,7 +374,8 @@ Status Routes::ReadManifest(const std::string& id, const Request& request, Respo
   return Status::Ok();
 }
 
-Status Routes::ReadSegments(const std::string& id, Response& response, const httplib::ContentReader& body) {
+Status Routes::ReadSegments(const std::string& id, const Request& request, Response& response, const httplib::ContentReader& body) {
+  const bool knows_zstd = request.get_param_value(kCodecParameter) == "2";
   HF_ASSIGN_OR_RETURN(std::string text, ReadText(body, kBatchSegments * 32, clock_));
   HF_ASSIGN_OR_RETURN(std::vector<SegmentId> ids, DecodeIds(text));
   // Held until the answer is written.
@@ -311,6 +385,10 @@ Status Routes::ReadSegments(const std::string& id, Response& response, const htt
   answer->reserve(std::min(kMaxFramesBytes, ids.size() * (kMaxSegmentBytes + kFrameHeaderBytes)));
   for (const SegmentId& segment : ids) {
     HF_ASSIGN_OR_RETURN(StoredSegment stored, store_.GetStored(id, segment));
+    if (stored.codec == Codec::kZstd && !knows_zstd) {
+      HF_ASSIGN_OR_RETURN(stored.bytes, Decode(stored.codec, stored.size, AsBytes(stored.bytes)));
+      stored.codec = Codec::kRaw;
+    }
     if (answer->size() + stored.bytes.size() + kFrameHeaderBytes > kMaxFramesBytes) {
       return Status(Code::kInvalidArgument,
                     "these segments have more than " + std::to_string(kMaxFramesBytes) + " bytes: ask for fewer at once");

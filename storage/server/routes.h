@@ -45,13 +45,18 @@ class Routes {
 
   Status Open(const std::string& id, const Request& request, Response& response);
   Status State(const std::string& id, Response& response);
-  Status Missing(const std::string& id, Response& response, const httplib::ContentReader& body);
+  Status Space(Response& response);
+  Status Damaged(Response& response);
+  Status Info(const std::string& id, Response& response);
+  using Question = Result<std::vector<bool>> (Session::*)(std::span<const SegmentId>);
+  Status Ask(const std::string& id, Question question, Response& response, const httplib::ContentReader& body);
+  Status Hold(const std::string& id, const Request& request, Response& response);
   Status Put(const std::string& id, Response& response, const httplib::ContentReader& body);
   Status Commit(const std::string& id, Response& response, const httplib::ContentReader& body);
   Status AbortSession(const std::string& id, const Request& request);
   Status ReadManifest(const std::string& id, const Request& request, Response& response);
   Status Delete(const std::string& id, const Request& request);
-  Status ReadSegments(const std::string& id, Response& response, const httplib::ContentReader& body);
+  Status ReadSegments(const std::string& id, const Request& request, Response& response, const httplib::ContentReader& body);
 
   LocalStore& store_;
   Fence& fence_;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kThreads = 48, kMaxWaiting = 128;  // connections served, and waiting for a thread
 constexpr time_t kPeerTimeoutSeconds = 10;          // silence in the middle of a request or an answer
 constexpr time_t kKeepAliveSeconds = 30, kPlainKeepAliveSeconds = 1;
-constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5);
+constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5), kScrubAgain = std::chrono::seconds(5);
 constexpr uint64_t kCollectBytesPerSecond = 64 << 20;
 
 // What changes when a file is replaced.
@@ -52,7 +52,7 @@ struct StoreServer::Impl {
   LocalStore& store;
   std::unique_ptr<httplib::Server> server;
   std::thread listener;
-  std::jthread keeper, collector;
+  std::jthread keeper, collector, scrubber;
   std::string certificate_version;
   int port = 0;
 
@@ -60,6 +60,7 @@ struct StoreServer::Impl {
   Status AwaitCertificate(std::stop_token stop);
   void Keep(std::stop_token stop);
   void Collect(std::stop_token stop);
+  void Scrub(std::stop_token stop);
 };
 
 Status StoreServer::Impl::LoadCertificate() {
@@ -97,14 +98,28 @@ void StoreServer::Impl::Keep(std::stop_token stop) {
 void StoreServer::Impl::Collect(std::stop_token stop) {
   std::string told;
   while (clock.Sleep(kCollectAgain, stop)) {
-    Result<CollectReport> report = store.Collect({.bytes_per_second = kCollectBytesPerSecond, .stop = stop});
+    Result<CollectReport> report =
+        store.Collect({.bytes_per_second = kCollectBytesPerSecond, .tighten_after = options.tighten_after, .stop = stop});
     if (!report.ok() && report.status().message() != told)
       LogWarning("space cannot be given back", {{"error", report.status().ToString()}});
     told = report.status().message();
     if (report.ok() && (report->removed > 0 || report->repacked > 0)) {
-      LogInfo("space given back",
-              {{"removed_packs", report->removed}, {"repacked", report->repacked}, {"copied_bytes", report->copied_bytes}});
+      LogInfo("space given back", {{"removed_packs", report->removed},
+                                   {"repacked", report->repacked},
+                                   {"tightened", report->tightened},
+                                   {"copied_bytes", report->copied_bytes}});
     }
+  }
+}
+
+void StoreServer::Impl::Scrub(std::stop_token stop) {
+  std::string told;
+  ScrubOptions scrub = options.scrub;
+  scrub.stop = stop;
+  while (clock.Sleep(kScrubAgain, stop)) {
+    const Status status = store.Scrub(scrub);
+    if (!status.ok() && status.message() != told) LogWarning("scrub: how far it is cannot be written down", {{"error", status.ToString()}});
+    told = status.message();
   }
 }
 
@@ -143,11 +158,7 @@ Status StoreServer::Start(std::stop_token stop) {
   server.set_keep_alive_max_count(size_t{1} << 30);
   // Plain connections cannot be ended from outside, so Stop would wait for idle ones.
   server.set_keep_alive_timeout(with_tls ? kKeepAliveSeconds : kPlainKeepAliveSeconds);
-  // httplib's own default is SO_REUSEPORT: two stores would share a port and each get some of the requests.
-  server.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
+  server.set_socket_options(kube::OwnPort);
   impl_->port = options.port == 0                                    ? server.bind_to_any_port(options.address)
                 : server.bind_to_port(options.address, options.port) ? options.port
                                                                      : -1;
@@ -159,6 +170,7 @@ Status StoreServer::Start(std::stop_token stop) {
   while (!server.is_running()) std::this_thread::yield();  // until then stop() would be ignored
   impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
   impl_->collector = std::jthread([this](std::stop_token token) { impl_->Collect(token); });
+  if (options.scrub.every > Duration(0)) impl_->scrubber = std::jthread([this](std::stop_token token) { impl_->Scrub(token); });
   LogInfo("serving",
           {{"address", options.address}, {"port", impl_->port}, {"tls", with_tls}, {"authentication", impl_->authenticator != nullptr}});
   return Status::Ok();
@@ -172,12 +184,14 @@ void StoreServer::Stop() {
   if (!impl_->server) return;
   impl_->keeper.request_stop();
   impl_->collector.request_stop();
+  impl_->scrubber.request_stop();
   impl_->server->stop();
   if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
   impl_->tls.ShutDownConnections();
   impl_->listener.join();
   impl_->keeper.join();
   impl_->collector.join();
+  if (impl_->scrubber.joinable()) impl_->scrubber.join();
   impl_->server.reset();
   LogInfo("stopped serving");
 }

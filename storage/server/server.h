@@ -16,6 +16,8 @@ struct ServerOptions {
   int port = 0;                               // 0: any free one
   std::string tls_cert_file, tls_key_file;    // both empty: plain HTTP, only without authentication
   Duration drain = std::chrono::seconds(10);  // how long Stop waits for requests that run
+  Duration tighten_after = Duration::max();   // see CollectOptions
+  ScrubOptions scrub{};                       // its stop_token is not used; `every` 0: never
 };
 
 class StoreServer {

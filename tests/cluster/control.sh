@@ -7,6 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 ip=$HF_NET.1
 cd "$HF_PKI"
 
+export GOGC=300   # memory is at hand, processors are not: several clusters share few
 run() { # name command...
   local name=$1; shift
   setsid "$@" >"$HF_LOG/$name.log" 2>&1 </dev/null &

@@ -50,3 +50,12 @@ node_pid() {
   # A reused pid is not the node: the first process of a node is in a pid namespace of its own.
   [ -n "$pid" ] && [ -e "/proc/$pid/ns/pid" ] && [ "$(readlink "/proc/$pid/ns/pid")" != "$(readlink /proc/self/ns/pid)" ] && echo "$pid"
 }
+
+# debian_mirror: the mirror that this machine's apt uses; status 1 when there is none.
+debian_mirror() {
+  local mirror
+  # Either kind of list may be missing, and grep may close the pipe early: only the answer counts.
+  mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+    sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\?\(\S*\) .*/\2/p' | grep -m1 '/debian/\?$') || true
+  [ -n "$mirror" ] && echo "$mirror"
+}

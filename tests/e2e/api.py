@@ -30,32 +30,42 @@ def _administrator():
     return context
 
 
+def forget():
+    """The cluster is another one now."""
+    _kept.__dict__.clear()
+    _administrator.cache_clear()
+    _kinds.cache_clear()
+
+
+def _ask_once(path, accept):
+    connection = getattr(_kept, "connection", None)
+    if connection is None:
+        connection = _kept.connection = http.client.HTTPSConnection(local_cluster.API_SERVER, 6443, timeout=LIMIT, context=_administrator())
+    try:
+        connection.request("GET", path, headers={"Accept": accept})
+        answer = connection.getresponse()
+        body = json.loads(answer.read() or "{}")
+    except (http.client.HTTPException, OSError) as error:
+        connection.close()
+        _kept.connection = None
+        raise OSError(f"GET {path}: {error}") from error
+    if answer.status // 100 != 2:
+        raise ApiError(answer.status, body.get("message", ""))
+    return body
+
+
 def _ask(path, accept="application/json"):
-    for attempt in (1, 2):  # a kept connection may have been closed meanwhile
-        connection = getattr(_kept, "connection", None)
-        if connection is None:
-            connection = _kept.connection = http.client.HTTPSConnection(
-                local_cluster.API_SERVER, 6443, timeout=LIMIT, context=_administrator()
-            )
-        try:
-            connection.request("GET", path, headers={"Accept": accept})
-            answer = connection.getresponse()
-            body = json.loads(answer.read() or "{}")
-        except (http.client.HTTPException, OSError) as error:
-            connection.close()
-            _kept.connection = None
-            if attempt == 2:
-                raise OSError(f"GET {path}: {error}") from error
-            continue
-        if answer.status // 100 != 2:
-            raise ApiError(answer.status, body.get("message", ""))
-        return body
-    return None
+    try:
+        return _ask_once(path, accept)
+    except ApiError:
+        raise
+    except OSError:  # a kept connection may have been closed meanwhile
+        return _ask_once(path, accept)
 
 
 @functools.cache
 def _kinds():
-    """Every name that kubectl takes for a kind: {name: (path of its group and version, plural, whether it has a namespace)}."""
+    """What may name a kind, as for kubectl (but for its short names): {name: (path of its group and version, plural, whether it has a namespace)}."""
     found = {}
     for root in ("/api", "/apis"):
         groups = _ask(root, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")["items"]

@@ -99,30 +99,41 @@ def draining(node, limit=150):
     process = kit.drain_in_background(node)
     try:
         yield process
-        output, _ = process.communicate(timeout=limit)
+        output, _ = process.communicate(timeout=limit * kit.SLOW)
     finally:
         process.kill()
     if process.returncode != 0:
         raise kit.Failure(f"kubectl drain {node}: exit {process.returncode}\n{output}")
 
 
+def plain_drain(witness, limit=60):
+    """Drains the counter's node; nothing breaks."""
+    with draining(kit.ready_pod("app=counter")["spec"]["nodeName"]):
+        pass
+    judge.assert_all_is_well(witness, limit=limit)
+    kit.uncordon_all()
+
+
+def drain_meanwhile(witness, point, do, limit=60):
+    """Drains the counter's node, and calls do(node) while the drain waits at `point`. In the end the pod is elsewhere, and all is well."""
+    node = kit.ready_pod("app=counter")["spec"]["nodeName"]
+    with held(place(point, node), point) as hold, draining(node):  # points on the new node may come when the drain is over
+        hold.wait()
+        do(node)
+        hold.go()
+    judge.assert_all_is_well(witness, limit=limit)
+    kit.uncordon_all()
+
+
 def drain_with_kill(witness, point, victim):
     """Drains the counter's node; kills `victim` where the drain passes `point`. In the end the pod is elsewhere, and all is well."""
-    node = kit.ready_pod("app=counter")["spec"]["nodeName"]
-    at = place(point, node)
-    if victim == ITSELF:
-        kit.arm_fault(at, point)
-        with draining(node):
-            pass
-    else:
-        with held(at, point) as hold, draining(node):  # points on the new node may come when the drain is over
-            hold.wait()
-            kill(victim, other(node) if POINTS[point] == NEW else node)
-            hold.go()
-    judge.assert_all_is_well(witness)
-    if victim == ITSELF:
-        kit.assert_fault_hit(at, point)
-    kit.uncordon_all()
+    if victim != ITSELF:
+        drain_meanwhile(witness, point, lambda node: kill(victim, other(node) if POINTS[point] == NEW else node))
+        return
+    at = place(point, kit.ready_pod("app=counter")["spec"]["nodeName"])
+    kit.arm_fault(at, point)
+    plain_drain(witness)
+    kit.assert_fault_hit(at, point)
 
 
 def drain_with_broken_network(witness, point, path_of, how, seconds):

@@ -26,7 +26,7 @@ class Seen:
 def look(witness, selector, ns="default"):
     before = witness.report()
     nodes = {node: leaks.node_state(node) for node in kit.WORKERS}
-    end = time.monotonic() + 3
+    end = time.monotonic() + 3 * kit.SLOW
     while time.monotonic() < end and not _moving(before, witness.report()):
         time.sleep(0.1)
     return Seen(before, witness.report(), kit.pods(selector, ns), kit.checkpoints(ns), kit.get("events.events.k8s.io", ns=ns), nodes)
@@ -95,7 +95,6 @@ def _state_of(pod, events):
 def assert_all_is_well(witness, selector="app=counter", limit=60):
     """Waits until nothing is wrong. What cannot become right again (a lost or repeated count, two copies) fails at once."""
     last = []
-
     seen = None
 
     def settled():
@@ -108,6 +107,7 @@ def assert_all_is_well(witness, selector="app=counter", limit=60):
         kit.wait("the cluster to settle", settled, limit, every=0.3)
     except kit.Failure as failure:
         states = [_state_of(pod, seen.events) for pod in seen.pods] if seen else []
-        raise kit.Failure("\n".join([str(failure), *last, *states])) from None
+        orphans = any(": frozen: " in line for line in last)
+        raise (kit.Broken if orphans else kit.Failure)("\n".join([str(failure), *last, *states])) from None
     if last:
-        raise kit.Failure("\n".join(last))
+        raise kit.Broken("\n".join(last))

@@ -45,11 +45,11 @@ def _of_node(node, state, pods, checkpoints):
         of_pod, of_task = POD_MOUNT.match(mount), TASK_MOUNT.match(mount)
         if (of_pod and of_pod.group(1) not in pods) or (of_task and of_task.group(1) not in tasks):
             yield f"mount {mount} of a pod that is gone"
-        if mount.startswith(("/run/holdfast", "/var/lib/holdfast", "/run/containerd/runc/")):
+        if mount != kit.LANDING_MEMORY and mount.startswith(("/run/holdfast", "/var/lib/holdfast", "/run/containerd/runc/")):
             yield f"mount {mount}"
     owners = {"pod": pods, "checkpoint": checkpoints, "container": set(tasks)}
     for file in state["files"]:
-        kept = file["path"].startswith("/var/lib/holdfast-store/manifests") or file["of"] in ("pod", "container")
+        kept = file["path"].startswith(("/var/lib/holdfast-store/manifests", "/var/lib/holdfast/cache")) or file["of"] in ("pod", "container")
         if not kept or file["id"] not in owners[file["of"]]:
             yield file["path"]
 

@@ -1,5 +1,6 @@
 """Holdfast's releases on the local cluster: which one is installed, and rolling out another one, whole or in parts."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -40,9 +41,32 @@ def stamped(stamp):
     return load(archive.strip())
 
 
+def cluster_values(chart):
+    """The local cluster's values, for a chart that knows all of them; for an older one, that it shall forget those it does not know."""
+    known = f"\n{(chart / 'values.yaml').read_text()}"
+    wanted = [line.partition(":")[0] for line in (kit.CLUSTER / "values.yaml").read_text().splitlines() if line[:1].isalpha()]
+    unknown = [key for key in wanted if f"\n{key}:" not in known]
+    return ["--set", ",".join(f"{key}=null" for key in unknown)] if unknown else ["--values", kit.CLUSTER / "values.yaml"]
+
+
 def roll_out(release):
     """Begins to; await_rolled_out() ends it."""
-    kit.run(kit.CLUSTER / "helm", "upgrade", "holdfast", release.chart, "-n", kit.SYSTEM, "--reuse-values", "--set", f"image.tag={release.tag}")
+    kit.run(kit.CLUSTER / "helm", "upgrade", "holdfast", release.chart, "-n", kit.SYSTEM, "--reset-then-reuse-values", *cluster_values(release.chart),
+            "--set", f"image.tag={release.tag}", "--force-conflicts")  # set_image() took the field
+
+
+@contextlib.contextmanager
+def switched(value, on, off):
+    """A value of the installed chart as `on`, and as `off` afterwards."""
+    def switch(to):
+        kit.run(kit.CLUSTER / "helm", "upgrade", "holdfast", kit.ROOT / "charts" / "holdfast", "-n", kit.SYSTEM, "--reuse-values", "--set-json", f"{value}={json.dumps(to)}")
+        await_rolled_out()
+
+    switch(on)
+    try:
+        yield
+    finally:
+        switch(off)
 
 
 def set_image(part, release):

@@ -21,7 +21,7 @@ def test_ten_drains_back_and_forth_lose_and_repeat_no_count(big_counter):
         assert new["spec"]["nodeName"] != old["spec"]["nodeName"]
         big_counter.wait_progress()
         kit.assert_nothing_lost(big_counter.only())
-    kit.assert_own_clock_stood_still(big_counter.only())
+    kit.assert_own_clock_stood_still(big_counter.only(), moves=10)
     gaps = [g["ms"] for g in big_counter.only()["gaps"]]
     print(f"gaps over 1 s: {gaps}; longest {big_counter.only()['longest_gap_ms']} ms")  # bench/drain judges them
 
@@ -37,7 +37,7 @@ def test_the_outside_connection_is_reset_at_once_and_reconnects(counter):
     counter.wait_progress()
     report = counter.only()
     assert report["reconnects"] == before + 1
-    kit.assert_own_clock_stood_still(report)
+    kit.assert_own_clock_stood_still(report, moves=1)
     assert not report["loopback_broken"]
 
 

@@ -51,9 +51,9 @@ def assert_went_on_where_it_was(counter, pod):
 
 
 def test_agent_and_store_are_cut_off_while_the_checkpoint_is_stored_and_the_state_moves(counter):
-    drain_with_broken_network(counter, "agent.dumped", network.agent_store, network.CUT, 3)
-    drain_with_broken_network(counter, "ingest.segment_sent", network.agent_store, network.RESET, 3)
-    drain_with_broken_network(counter, "agent.commit_asked", network.agent_store, network.ANSWERS_LOST, 3)
+    ways = [("agent.dumped", network.CUT), ("ingest.segment_sent", network.RESET), ("agent.commit_asked", network.ANSWERS_LOST)]
+    for point, how in kit.of_this_commit(ways, 1):
+        drain_with_broken_network(counter, point, network.agent_store, how, 3)
 
 
 def test_a_slow_way_to_the_store_shows_its_progress_and_the_state_moves(counter):
@@ -105,7 +105,7 @@ def test_an_agent_without_store_and_api_server_keeps_the_pod_frozen_after_it_ask
 
 
 def test_an_agent_that_nobody_hears_until_its_checkpoint_was_declared_failed_thaws_the_pod(counter):
-    with held_checkpoint("agent.intent_written", "unheard", deadline=6) as (pod, node, hold):
+    with held_checkpoint("agent.intent_written", "unheard", deadline=int(6 * kit.SLOW)) as (pod, node, hold):
         with network.broken(network.agent_api(node), network.CUT):
             hold.go()
             kit.wait("the pod to be frozen", lambda: frozen(node), limit=15)
@@ -177,6 +177,7 @@ def test_the_api_server_cannot_reach_the_webhooks_and_a_drain_works_as_always_an
     pod = kit.ready_pod("app=counter")
     with network.broken(network.api_webhooks(), network.CUT):
         kit.drain(pod["spec"]["nodeName"], "--timeout=100s")
-        kit.ready_pod("app=counter", not_uid=pod["metadata"]["uid"])
+        successor = kit.ready_pod("app=counter", not_uid=pod["metadata"]["uid"])
+    kit.wait_event(successor["metadata"]["name"], "NotProtected")
     judge.assert_all_is_well(counter)
     kit.uncordon_all()

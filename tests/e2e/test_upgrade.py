@@ -20,16 +20,11 @@ def other_build(clean_slate):
 
 def test_all_images_are_rolled_out_in_mid_drain_and_the_state_still_moves(counter, other_build):
     """Once while the agent stores, once while the successor waits to be scheduled, once while it is about to be restored."""
-    for turn, point in enumerate(("ingest.segment_sent", "controller.claimed", "agent.before_restore_answer")):
-        node = kit.ready_pod("app=counter")["spec"]["nodeName"]
-        with faults.held(faults.place(point, node), point) as hold, faults.draining(node):
-            hold.wait()
-            releases.roll_out(releases.Release(other_build[(turn + 1) % 2]))
-            hold.go()
-        judge.assert_all_is_well(counter, limit=120)
+    for turn, point in enumerate(kit.of_this_commit(["ingest.segment_sent", "controller.claimed", "agent.before_restore_answer"], 1)):
+        release = releases.Release(other_build[(turn + 1) % 2])
+        faults.drain_meanwhile(counter, point, lambda _, release=release: releases.roll_out(release), limit=120)
         assert len(counter.report()) == 1, f"rolled out at {point}: a counter started cold"
         releases.await_rolled_out()
-        kit.uncordon_all()
 
 
 def test_a_pod_that_runs_on_while_holdfast_is_uninstalled_and_installed_again_moves_with_its_state(counter):

@@ -58,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       records.push_back(record);
     }
     const uint64_t end = GetInteger<uint64_t>(data) % (2 * kMaxPackBytes);
-    auto parsed = ParseFooter(EncodeFooter(records, id, "default", end, keys.index), id, "default", keys.index);
+    auto parsed =
+        ParseFooter(EncodeFooter({.records = records, .footer_offset = end}, id, "default", keys.index), id, "default", keys.index);
     if (parsed.ok()) {
       for (const PackRecord& record : parsed->records) {
         if (record.offset + RecordBytes(record.stored) > parsed->footer_offset || record.size > kMaxSegmentBytes) __builtin_trap();

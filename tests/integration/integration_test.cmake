@@ -1,5 +1,5 @@
-# holdfast_integration_test(name SOURCES a_test.cc DEPS x): a GoogleTest program that talks to a real API server (api_server.h). It is one
-# ctest test, because its tests share one API server, which takes seconds to start.
+# holdfast_integration_test(name SOURCES a_test.cc DEPS x SHARDS n): a GoogleTest program that talks to a real API server (api_server.h). It is
+# one ctest test, because its tests share one API server, which takes seconds to start; or as many as it has shards, with one each.
 include_guard(GLOBAL)
 if(HOLDFAST_TESTS)
   add_library(holdfast_test_api_server STATIC ${CMAKE_CURRENT_LIST_DIR}/api_server.cc ${CMAKE_CURRENT_LIST_DIR}/fault_proxy.cc)
@@ -10,13 +10,25 @@ function(holdfast_integration_test name)
   if(NOT HOLDFAST_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE holdfast_test_api_server ${ARG_DEPS} holdfast_test_main)
   target_precompile_headers(${name} REUSE_FROM holdfast_test_main)
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS integration TIMEOUT ${ARG_TIMEOUT})
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
+  endif()
+  math(EXPR last "${ARG_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    set(test ${name})
+    if(last GREATER 0)
+      set(test ${name}.${shard})
+    endif()
+    add_test(NAME ${test} COMMAND ${name})
+    # They wait for minutes, so they are among the first.
+    set_tests_properties(${test} PROPERTIES LABELS integration TIMEOUT ${ARG_TIMEOUT} COST 2000
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()

@@ -23,8 +23,17 @@ app.kubernetes.io/component: {{ . }}
 system:serviceaccount:{{ .root.Release.Namespace }}:holdfast-{{ .component }}
 {{- end }}
 
-{{- define "holdfast.storeUrl" -}}
-https://holdfast-store.{{ .Release.Namespace }}.svc:8443
+{{- /* Values of a release from before there could be several have none. */}}
+{{- define "holdfast.storeReplicas" -}}
+{{ .Values.store.replicas | default 1 }}
+{{- end }}
+
+{{- /* Replica 0 has the address and the name that the only one always had. */}}
+{{- define "holdfast.storeFlags" -}}
+- --store-url=https://holdfast-store.{{ .Release.Namespace }}.svc:8443
+{{- range $n := untilStep 1 (include "holdfast.storeReplicas" . | int) 1 }}
+- --store-url=holdfast-store-{{ $n }}=https://holdfast-store-{{ $n }}.{{ $.Release.Namespace }}.svc:8443
+{{- end }}
 {{- end }}
 
 {{- /* Bytes of a quantity such as 80Gi; the store's flag takes a number. */}}

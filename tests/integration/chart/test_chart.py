@@ -7,10 +7,10 @@ import pytest
 from conftest import CHART, ROOT, SYSTEM, eventually
 
 LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
-EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "waitImage=example.org/wait:1",
+EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "store.tightenAfter=0s", "--set-string", "agent.cacheBytes=2Gi,agent.landing.memory=0", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
-VARIANTS = {"defaults": [], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": EVERYTHING, "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
             "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
 
 
@@ -52,8 +52,9 @@ def test_the_api_server_accepts_every_object_as_it_is(server, variant):
     assert "Warning" not in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("value", ["controller.replicas=two", "controller.replicaCount=2", "image.digest=latest", "controller.drainDeadline=-5s", "store.maxBytes=lots",
-                                   "store.storage.hostPath=data", "image.pullPolicy=Sometimes"])
+@pytest.mark.parametrize("value", ["controller.replicas=two", "controller.replicaCount=2", "image.digest=latest", "controller.drainDeadline=-5s", "store.maxBytes=lots", "store.replicas=0", "store.replicas=33",
+                                   "store.storage.hostPath=data", "image.pullPolicy=Sometimes", "store.tightenAfter=soon", "agent.cacheBytes=some", "agent.landing.memory=much", "activator.ports=80", "activator.ports=20000", "activator.replicas=0", "suspend.prices.cpu=-1",
+                                   "suspend.barePods=maybe", "suspend.prices.gpu=nan", "suspend.prices.memoryGiB=1e9", "suspend.prices.currency=U$D"])
 def test_a_wrong_value_is_refused_by_the_schema(server, value):
     done = server.helm("template", "holdfast", str(CHART), "--set", value)
     assert done.returncode != 0 and value.split(".")[-1].split("=")[0] in done.stderr, done.stderr
@@ -77,10 +78,10 @@ def test_pods_of_the_release_pass_the_restricted_standard(server):
     """Asked of the API server: a namespace that enforces the standard takes the controller's and the store's pods, not the agent's."""
     assert server.kubectl("create", "namespace", "restricted").returncode == 0
     assert server.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted").returncode == 0
-    objects = parsed(server)
-    for kind, name, accepted in (("Deployment", "holdfast-controller", True), ("StatefulSet", "holdfast-store", True), ("DaemonSet", "holdfast-agent", False)):
+    objects = parsed(server, "--set", "activator.enabled=true")
+    for kind, name, accepted in (("Deployment", "holdfast-controller", True), ("Deployment", "holdfast-activator", True), ("StatefulSet", "holdfast-store", True), ("DaemonSet", "holdfast-agent", False)):
         spec = pod_spec(objects, kind, name)
-        spec["volumes"] = spec["volumes"] + [{"name": v["metadata"]["name"], "emptyDir": {}} for v in objects[kind, name]["spec"].get("volumeClaimTemplates", [])]
+        spec["volumes"] = spec.get("volumes", []) + [{"name": v["metadata"]["name"], "emptyDir": {}} for v in objects[kind, name]["spec"].get("volumeClaimTemplates", [])]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "restricted"}, "spec": spec}
         done = server.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
         assert (done.returncode == 0) == accepted, f"{name}: {done.stderr}"
@@ -89,10 +90,40 @@ def test_pods_of_the_release_pass_the_restricted_standard(server):
 def test_the_local_cluster_puts_agents_on_workers_only(server):
     objects = parsed(server, "-f", str(LOCAL))
     tolerated = [t.get("key") for t in pod_spec(objects, "DaemonSet", "holdfast-agent")["tolerations"]]
-    assert tolerated == ["node.kubernetes.io/out-of-service"]  # not the third node's taint
+    assert tolerated == ["example.com/maintenance", "node.kubernetes.io/out-of-service"]  # not the third node's taint
     for kind, name in (("Deployment", "holdfast-controller"), ("StatefulSet", "holdfast-store")):
         spec = pod_spec(objects, kind, name)
         assert spec["nodeSelector"] == {"holdfast.dev/system": "true"} and spec["tolerations"][0]["key"] == "CriticalAddonsOnly"
+
+
+def test_each_store_has_a_claim_and_an_address_of_its_own_and_all_know_them(server):
+    def flags(objects, kind, name):
+        return [arg for arg in pod_spec(objects, kind, name)["containers"][0]["args"] if arg.startswith("--store-url")]
+
+    one, three = parsed(server), parsed(server, "--set", "store.replicas=3")
+    address = f"https://%s.{SYSTEM}.svc:8443"
+    for objects, count in ((one, 1), (three, 3)):
+        names = ["holdfast-store", "holdfast-store-1", "holdfast-store-2"][:count]
+        assert [name for kind, name in objects if kind == "Service" and name.startswith("holdfast-store")] == names
+        for replica, name in enumerate(names):
+            assert objects["Service", name]["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] == f"holdfast-store-{replica}"
+        wanted = ["--store-url=" + ("" if name == "holdfast-store" else name + "=") + address % name for name in names]
+        assert flags(objects, "DaemonSet", "holdfast-agent") == flags(objects, "Deployment", "holdfast-controller") == wanted
+        store = objects["StatefulSet", "holdfast-store"]["spec"]
+        assert store["replicas"] == count and store["volumeClaimTemplates"][0]["metadata"]["name"] == "data"
+        assert store["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    # What a StatefulSet does not let anybody change.
+    same = [(o["StatefulSet", "holdfast-store"]["spec"]) for o in (one, three)]
+    assert all(same[0].get(key) == same[1].get(key) for key in ("serviceName", "selector", "volumeClaimTemplates", "podManagementPolicy", "template"))
+
+
+def test_one_folder_of_a_node_is_no_place_for_several_stores(server):
+    done = server.helm("template", "holdfast", str(CHART), "--set", "store.replicas=2,store.storage.hostPath=/data")
+    assert done.returncode != 0 and "store.storage.hostPath" in done.stderr and "claim of its own" in done.stderr, done.stderr
+
+
+def test_values_of_a_release_that_knew_one_store_mean_one(server):
+    assert parsed(server, "--set", "store.replicas=null")["StatefulSet", "holdfast-store"]["spec"]["replicas"] == 1
 
 
 def test_sizes_become_bytes(server):
@@ -101,6 +132,28 @@ def test_sizes_become_bytes(server):
 
     assert "--max-bytes=85899345920" in flags("80Gi")
     assert "--max-bytes=1500000000" in flags("1500M")
+
+
+def test_the_activator_is_off_unless_asked_for_and_both_know_its_ports(server):
+    def controller(objects):
+        return pod_spec(objects, "Deployment", "holdfast-controller")["containers"][0]["args"]
+
+    objects = parsed(server)
+    assert not any("activator" in name for _, name in objects) and not any("activator" in flag for flag in controller(objects))
+    objects = parsed(server, "--set", "activator.enabled=true,activator.ports=30000-30099,networkPolicy.enabled=true")
+    assert "--activator-ports=30000-30099" in controller(objects)
+    args = pod_spec(objects, "Deployment", "holdfast-activator")["containers"][0]["args"]
+    assert {"--first-port=30000", "--last-port=30099"} <= set(args)
+    assert objects["NetworkPolicy", "holdfast-activator"]["spec"]["ingress"] == [{"ports": [{"port": 30000, "endPort": 30099, "protocol": "TCP"}]}]
+
+
+def test_prices_reach_the_controller_as_they_are(server):
+    def prices(*args):
+        return [flag for flag in pod_spec(parsed(server, *args), "Deployment", "holdfast-controller")["containers"][0]["args"] if "price" in flag or "currency" in flag]
+
+    assert prices() == ["--currency=USD"]
+    assert sorted(prices("--set-string", "suspend.prices.cpu=0.04,suspend.prices.currency=EUR")) == ["--currency=EUR", "--price-cpu=0.04"]
+    assert "--price-gpu=1.2" in prices("--set", "suspend.prices.gpu=1.2")
 
 
 def test_kubelet_options_reach_the_agent(server):
@@ -160,12 +213,12 @@ def test_an_upgrade_keeps_the_certificate_that_the_controller_wrote(installed, h
                                   "clientConfig": {"caBundle": want, "service": live["clientConfig"]["service"]}}]}
             done = installed.kubectl("apply", "--server-side", "--field-manager=holdfast-controller", "-f", "-", stdin=json.dumps(body))
         assert done.returncode == 0, done.stderr
-    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM, "--set", "webhooks.timeoutSeconds=7")
+    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM, "--reuse-values", "--set", "webhooks.timeoutSeconds=7")
     assert done.returncode == 0, done.stderr
     for configuration in CONFIGURATIONS:
         assert bundle(installed, configuration) == want
         assert installed.kubectl("get", configuration, "holdfast", "-o", "jsonpath={.webhooks[0].timeoutSeconds}").stdout == "7"
-    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM)
+    done = installed.helm("upgrade", "holdfast", str(CHART), "--namespace", SYSTEM, "--reuse-values", "--set", "webhooks.timeoutSeconds=5")
     assert done.returncode == 0, done.stderr
 
 
@@ -175,5 +228,5 @@ def test_an_uninstall_keeps_the_runtime_class_and_a_new_install_takes_it_back(in
     eventually("the webhooks are gone", lambda: installed.kubectl("get", "mutatingwebhookconfiguration", "holdfast").returncode != 0)
     assert installed.kubectl("get", "runtimeclass", "holdfast").returncode == 0
     assert installed.kubectl("get", "crd", "checkpoints.holdfast.dev").returncode == 0
-    done = installed.helm("install", "holdfast", str(CHART), "--namespace", SYSTEM)
+    done = installed.helm("install", "holdfast", str(CHART), "--namespace", SYSTEM, "--set", "activator.enabled=true")
     assert done.returncode == 0, done.stderr

@@ -1,11 +1,12 @@
-"""The validating policies: an agent writes for its own node only, and nobody but the controller writes holdfast.dev/restore."""
+"""The validating policies: an agent writes for its own node only, nobody but the controller writes holdfast.dev/restore, and the controller
+changes nothing of a workload but how many pods it has."""
 
 import itertools
 import json
 import subprocess
 
 import pytest
-from conftest import SYSTEM, eventually
+from conftest import CHART, SYSTEM, eventually
 
 UNIQUE = itertools.count()
 NODE_KEY = "authentication.kubernetes.io/node-name"
@@ -17,9 +18,18 @@ def agent(node):
 
 
 CONTROLLER = [f"--as=system:serviceaccount:{SYSTEM}:holdfast-controller", "--as-group=system:serviceaccounts", "--as-group=system:authenticated"]
+ACTIVATOR = [f"--as=system:serviceaccount:{SYSTEM}:holdfast-activator", "--as-group=system:serviceaccounts", "--as-group=system:authenticated"]
 POD_UID = "uid-of-the-old-pod"
 THEIRS = [{"key": "theirs", "effect": "NoSchedule"}, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]  # the API server adds the second
 NODE_SPEC = {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "taints": THEIRS}
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+WORKLOADS = [
+    {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}, "annotations": {"theirs": "1"}},
+     "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}}
+    for kind in ("Deployment", "StatefulSet")
+] + [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "web", "namespace": "default"},
+      "spec": {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}}]
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +42,14 @@ def guarded(installed, objects):
     assert objects.create("Checkpoint", {"podRef": {"name": "probe"}}, name="probe", dry=False) == ""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert objects.apply("create", pod) == ""
+    for workload in WORKLOADS:
+        assert objects.apply("create", workload) == ""
 
     def in_force():
         answers = (objects.patch("node", "node2", {"metadata": {"labels": {"holdfast.dev/runtime": "ready"}}}, who=agent("node1"), dry=True),
                    objects.status("probe", {"phase": "Ready"}, who=agent("node1"), dry=True),
-                   objects.patch("pod", "probe", {"metadata": {"annotations": {"holdfast.dev/restore": "x"}}}, dry=True))
+                   objects.patch("pod", "probe", {"metadata": {"annotations": {"holdfast.dev/restore": "x"}}}, dry=True),
+                   objects.patch("deployment", "web", {"spec": {"paused": True}}, who=CONTROLLER, dry=True))
         seen[:] = answers
         return all("denied request" in answer for answer in answers)
 
@@ -56,16 +69,22 @@ def checkpoint(objects, **status):
 
 
 RESTORED = {"podName": "web-1", "node": "node2", "outcome": "Restored", "seconds": 0.5}
+T = "2026-01-02T03:04:05Z"
 CASES = [
     # agent's node, status before, status patch, refused with ("" means accepted)
     ("node1", {}, {"phase": "Freezing", "startedAt": "2026-01-02T03:04:05Z"}, ""),
     ("node1", {"phase": "Storing"}, {"phase": "Ready", "size": {"memory": 1}, "manifest": {"id": "m"}, "containers": [{"name": "c"}], "platform": {"arch": "amd64"}}, ""),
     ("node1", {}, {"phase": "Failed"}, ""),
+    ("node1", {}, {"phase": "Freezing", "barrier": {"frozenAt": T}}, ""),
+    ("node1", {"barrier": {"frozenAt": T}}, {"barrier": {"allFrozenAt": T}}, "barrier.allFrozenAt is the controller's"),
+    ("node1", {}, {"barrier": {"frozenAt": T, "allFrozenAt": T}}, "barrier.allFrozenAt is the controller's"),
+    ("node2", {"phase": "Freezing"}, {"barrier": {"frozenAt": T}}, 'an agent of node "node2" may record only restores'),
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": POD_UID, "podName": "web-0"}}, ""),
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": "another"}}, "may claim a checkpoint only for the very pod"),
     ("node1", {"phase": "Ready", "claim": {"podUID": "new"}}, {"claim": None}, "may claim a checkpoint only for the very pod"),
     ("node1", {}, {"phase": "Deleting"}, "Pending, Assigned and Deleting are the controller's"),
-    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner and term are the controller's"),
+    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner, policy and term are the controller's"),
+    ("node1", {}, {"policy": "another"}, "nodeName, podUID, owner, policy and term are the controller's"),
     ("node1", {}, {"nodeName": None}, "nodeName"),
     ("node2", {}, {"phase": "Freezing"}, 'an agent of node "node2" may record only restores'),
     ("node2", {"phase": "Storing"}, {"phase": "Ready", "manifest": {"id": "m"}}, 'an agent of node "node2" may record only restores'),
@@ -149,6 +168,141 @@ def test_the_restore_annotation_is_the_controllers(guarded):
     assert "is set by Holdfast" in annotate("another")
     assert "is set by Holdfast" in annotate(None)
     assert "is set by Holdfast" in annotate("another", subresource="status")
+
+
+IDLE = {"type": "holdfast.dev/Idle", "status": "True", "reason": "Idle", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+POD_CASES = [
+    ("node1", {"status": {"conditions": [IDLE]}}, ""),
+    ("node1", {"status": {"conditions": [{**IDLE, "status": "Unknown", "message": "why"}]}}, ""),
+    ("node2", {"status": {"conditions": [IDLE]}}, 'an agent of node "node2" may write only the status of pods on its own node'),
+    ("", {"status": {"conditions": [IDLE]}}, "may write only the status of pods on its own node"),
+    ("node1", {"status": {"conditions": [READY]}}, "only the condition holdfast.dev/Idle"),
+    ("node1", {"status": {"conditions": [IDLE, {**IDLE, "type": "holdfast.dev/Other"}]}}, "only the condition holdfast.dev/Idle"),
+    ("node1", {"status": {"phase": "Failed"}}, "only the condition holdfast.dev/Idle"),
+    ("node1", {"status": {"podIP": "10.0.0.1"}}, "only the condition holdfast.dev/Idle"),
+    ("node1", {"metadata": {"annotations": {"holdfast.dev/idle-watch": "{}"}}, "status": {"conditions": [IDLE]}}, "labels, annotations, finalizers and owners"),
+    ("node1", {"metadata": {"labels": {"app": "web"}}, "status": {"conditions": [IDLE]}}, "labels, annotations, finalizers and owners"),
+]
+
+
+@pytest.fixture(scope="module")
+def on_node1(guarded):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "on-node1", "namespace": "default"},
+           "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "i"}]}}
+    assert guarded.apply("create", pod) == ""
+    return guarded
+
+
+@pytest.mark.parametrize("node,patch,message", POD_CASES, ids=str)
+def test_what_an_agent_may_say_of_a_pod(on_node1, node, patch, message):
+    pod = {"apiVersion": "v1", "kind": "Pod", **patch, "metadata": {"name": "on-node1", "namespace": "default", **patch.get("metadata", {})}}
+    flags = ("--server-side", "--force-conflicts", "--field-manager=holdfast-agent", "--subresource=status")
+    answer = on_node1.apply("apply", pod, who=(*agent(node), *flags), dry=True)
+    assert (message in answer) if message else (answer == ""), answer
+
+
+IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "evil"}]}}}}
+ONLY_SIZE = "may change only replicas (of a Job: suspend)"
+WORKLOAD_CASES = [
+    ("deployment", {"spec": {"replicas": 0}, "metadata": {"annotations": {"holdfast.dev/asleep": "{}"}}}, ""),
+    ("deployment", {"spec": {"replicas": 3}, "metadata": {"annotations": {"holdfast.dev/asleep": None}}}, ""),
+    ("deployment", {"metadata": {"annotations": {"holdfast.dev/suspend-undone": "x"}}}, ""),
+    ("statefulset", {"spec": {"replicas": 0}}, ""),
+    ("job", {"spec": {"suspend": True}}, ""),
+    ("job", {"spec": {"suspend": False}}, ""),
+    ("deployment", IMAGE, "may change only replicas (of a Job: suspend), not: template"),
+    ("statefulset", IMAGE, ONLY_SIZE),
+    ("deployment", {"spec": {"paused": True}}, ONLY_SIZE),
+    ("job", {"spec": {"parallelism": 9}}, ONLY_SIZE),
+    ("deployment", {"metadata": {"annotations": {"theirs": "2"}}}, "only its own annotations"),
+    ("deployment", {"metadata": {"annotations": {"theirs": None}}}, "only its own annotations"),
+    ("deployment", {"metadata": {"annotations": {"holdfast.dev/protect": "false"}}}, "only its own annotations"),
+    ("deployment", {"metadata": {"labels": {"app": "other"}}}, "labels, finalizers and owners"),
+    ("deployment", {"metadata": {"finalizers": ["example.org/mine"]}}, "labels, finalizers and owners"),
+    ("deployment", {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}]}}, "labels, finalizers and owners"),
+]
+
+
+@pytest.mark.parametrize("kind,patch,message", WORKLOAD_CASES, ids=str)
+def test_what_the_controller_may_change_on_a_workload(guarded, kind, patch, message):
+    answer = guarded.patch(kind, "web", patch, who=CONTROLLER)
+    assert (message in answer) if message else (answer == ""), answer
+
+
+def test_others_change_workloads_as_always(guarded):
+    assert guarded.patch("deployment", "web", {"spec": {"paused": True}}, dry=True) == ""
+
+
+def bare_pod(name, runtime_class="holdfast", **meta):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", **meta},
+            "spec": {**({"runtimeClassName": runtime_class} if runtime_class else {}), "containers": [{"name": "c", "image": "i"}]}}
+
+
+def test_the_controller_makes_and_deletes_only_bare_pods_of_ours(guarded, installed):
+    only = ("--show-only", "templates/policies.yaml", "--set", "suspend.barePods=true")
+    policies = installed.helm("template", "holdfast", str(CHART), "--namespace", SYSTEM, *only).stdout
+    mine = "\n---\n".join(p for p in policies.split("\n---\n") if "name: holdfast-controller-pods" in p)
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "bare-pods"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "holdfast-controller", "namespace": SYSTEM}]}
+    assert installed.kubectl("apply", "-f", "-", stdin=mine).returncode == 0
+    assert guarded.apply("create", role) == ""
+    ours = {"annotations": {"holdfast.dev/resumed-by": "nb"}}
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u"}]
+    try:
+        eventually("the policy is in force", lambda: "RuntimeClass holdfast" in guarded.apply("create", bare_pod("x", None, **ours), who=CONTROLLER, dry=True))
+        assert "resumed-by" in guarded.apply("create", bare_pod("x"), who=CONTROLLER, dry=True)
+        assert "that nothing owns" in guarded.apply("create", bare_pod("x", ownerReferences=owner, **ours), who=CONTROLLER, dry=True)
+        assert guarded.apply("create", bare_pod("lab", **ours), who=CONTROLLER) == ""
+        assert guarded.apply("create", bare_pod("theirs", None)) == "", "others make pods as always"
+        done = installed.kubectl("delete", "pod", "theirs", *CONTROLLER)
+        assert done.returncode != 0 and "RuntimeClass holdfast" in done.stderr, done.stderr
+        assert installed.kubectl("delete", "pod", "lab", *CONTROLLER).returncode == 0
+    finally:
+        installed.kubectl("delete", "-f", "-", stdin=mine)
+        installed.kubectl("delete", "clusterrolebinding", "bare-pods")
+        installed.kubectl("delete", "pod", "theirs", "--ignore-not-found")
+
+
+def endpoint_slice(name, manager="holdfast.dev", owner="SuspendedWorkload", port=20001):
+    owners = [{"apiVersion": "holdfast.dev/v1alpha1", "kind": owner, "name": "nb", "uid": "uid-of-nb", "controller": True}]
+    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": owners,
+                         "labels": {"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": manager}},
+            "endpoints": [{"addresses": ["10.1.0.7"]}], "ports": [{"name": "http", "port": port, "protocol": "TCP"}]}
+
+
+def test_the_controller_writes_only_slices_that_lead_to_the_activator(guarded, installed):
+    eventually("the policy is in force", lambda: "denied request" in guarded.apply("create", endpoint_slice("x", manager="me"), who=CONTROLLER, dry=True))
+    assert guarded.apply("create", endpoint_slice("web-holdfast"), who=CONTROLLER) == ""
+    assert guarded.patch("endpointslice", "web-holdfast", {"endpoints": [{"addresses": ["10.1.0.8"]}]}, who=CONTROLLER) == ""
+    assert "owned by a SuspendedWorkload" in guarded.apply("create", endpoint_slice("x", owner="Checkpoint"), who=CONTROLLER, dry=True)
+    assert "only to the activator's ports" in guarded.apply("create", endpoint_slice("x", port=6443), who=CONTROLLER, dry=True)
+    relabel = {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}}
+    assert "managed-by: holdfast.dev" in guarded.patch("endpointslice", "web-holdfast", relabel, who=CONTROLLER)
+    assert guarded.apply("create", endpoint_slice("theirs", manager="me")) == "", "others write slices as always"
+    steal = {"endpoints": [{"addresses": ["10.1.0.8"]}], **relabel, "metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "holdfast.dev"}}}
+    assert "managed-by: holdfast.dev" in guarded.patch("endpointslice", "theirs", steal, who=CONTROLLER)
+    done = installed.kubectl("delete", "endpointslice", "theirs", *CONTROLLER)
+    assert done.returncode != 0 and "managed-by: holdfast.dev" in done.stderr
+    assert installed.kubectl("delete", "endpointslice", "web-holdfast", *CONTROLLER).returncode == 0
+
+
+def test_the_activator_wakes_and_changes_nothing_else(guarded):
+    spec = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "state": "Suspended"}
+    assert guarded.create("SuspendedWorkload", spec, name="waker", dry=False) == ""
+
+    def patch(change, **more):
+        return guarded.patch("suspendedworkloads.holdfast.dev", "waker", change, who=ACTIVATOR, **more)
+
+    eventually("the policy is in force", lambda: "denied request" in patch({"spec": {"onDelete": "Keep"}}, dry=True))
+    for change in ({"spec": {"state": "Running", "onDelete": "Keep"}}, {"spec": {"schedule": {"suspend": "0 20 * * *"}}}, {"spec": {"state": "Suspended"}, "metadata": {"labels": {"a": "b"}}}):
+        assert "nothing of a SuspendedWorkload but spec.state" in patch(change, dry=True), change
+    for change in ({"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"finalizers": ["a.b/c"]}):
+        assert "labels, annotations, finalizers and owners" in patch({"metadata": change, "spec": {"state": "Running"}}, dry=True), change
+    assert patch({"spec": {"state": "Running"}}) == ""
+    assert "nothing of a SuspendedWorkload but spec.state" in patch({"spec": {"state": "Suspended"}}), "to put to sleep is not its to do"
 
 
 def test_a_real_agent_token_carries_its_node(guarded, installed):

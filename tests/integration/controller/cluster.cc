@@ -4,10 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/platform.h"
 #include "base/process.h"
 
 namespace holdfast::testing {
 namespace {
+
+constexpr char kFeatures[] = "avx avx2";
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -37,19 +40,10 @@ Json Webhook(const char* name, int port, const char* path, const char* resource)
        {{{"apiGroups", {""}}, {"apiVersions", {"v1"}}, {"resources", {resource}}, {"operations", {"CREATE"}}, {"scope", "Namespaced"}}}},
       {"failurePolicy", "Ignore"},
       {"sideEffects", std::string(path) == "/evictions" ? "NoneOnDryRun" : "None"},
-      {"timeoutSeconds", 5}};
+      {"timeoutSeconds", 15}};
 }
 
 }  // namespace
-
-bool Eventually(const std::function<bool()>& ready, Duration timeout) {
-  const auto until = std::chrono::steady_clock::now() + timeout;
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  return true;
-}
 
 Status ApplyCrds(const std::string& kubeconfig) {
   // README.md lies beside the CRDs; kubectl reads .yaml files only.
@@ -70,10 +64,12 @@ Cluster::Cluster() {
   Must(ApplyCrds(server.kubeconfig()));
   Must(client_->Create(kNamespaces, "", {{"metadata", {{"name", "holdfast-system"}}}}).status());
   Must(client_->Create(kube::kRuntimeClasses, "", {{"metadata", {{"name", "holdfast"}}}, {"handler", "holdfast"}}).status());
-  for (const char* node : {"node-a", "node-b"}) {
+  for (const auto& [node, features] : {std::pair("node-a", kFeatures), {"node-b", "avx"}}) {
+    const Json labels = {{api::kNodeReady, "ready"}, {"kubernetes.io/os", "linux"}, {api::kCpuSet, api::FeatureSet(features)}};
     Must(client_
              ->Create(kube::Node::kResource, "",
-                      {{"metadata", {{"name", node}, {"labels", {{api::kNodeReady, "ready"}, {"kubernetes.io/os", "linux"}}}}}})
+                      {{"metadata", {{"name", node}, {"labels", labels}, {"annotations", {{api::kCpuFeatures, features}}}}},
+                       {"status", {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}})
              .status());
   }
   Json mutating = {{"metadata", {{"name", "holdfast"}}},
@@ -90,6 +86,20 @@ std::string Cluster::MakeNamespace() {
   const std::string ns = "test-" + std::to_string(++namespaces_);
   Must(client_->Create(kNamespaces, "", {{"metadata", {{"name", ns}}}}).status());
   return ns;
+}
+
+void Cluster::Empty(const std::string& ns) {
+  for (const kube::Resource& resource : {api::SuspendedWorkload::kResource, api::Checkpoint::kResource, api::RestorePolicy::kResource,
+                                         kube::Deployment::kResource, kube::ReplicaSet::kResource, kube::Pod::kResource, kube::kEvents}) {
+    kube::HttpRequest remove;
+    remove.method = "DELETE";
+    remove.path = resource.Path(ns) + "?gracePeriodSeconds=0&propagationPolicy=Background";
+    Must(client_->Raw(remove).status());
+    for (const Json& held : client_->List(resource, {ns, "", ""}).value_or({})) {
+      (void)client_->Patch(resource, ns, GetString(held, {"metadata", "name"}), kube::PatchType::kMerge,
+                           {{"metadata", {{"finalizers", nullptr}}}});
+    }
+  }
 }
 
 Json Cluster::MakeWorkload(const std::string& ns, const std::string& name, const Json& annotations) {
@@ -166,6 +176,18 @@ std::vector<api::Checkpoint> Cluster::Checkpoints(const std::string& ns) {
   return out;
 }
 
+std::optional<api::Checkpoint> Cluster::FindCheckpoint(const std::string& ns, const std::string& name) {
+  for (api::Checkpoint& c : Checkpoints(ns)) {
+    if (c.meta.name == name) return std::move(c);
+  }
+  return std::nullopt;
+}
+
+bool Cluster::HasPhase(const std::string& ns, const std::string& checkpoint, api::Phase phase) {
+  const auto c = FindCheckpoint(ns, checkpoint);
+  return c && c->status.phase == phase;
+}
+
 Status Cluster::PatchCheckpoint(const api::Checkpoint& c, const Json& patch) {
   kube::CallOptions options;
   options.subresource = "status";
@@ -220,7 +242,8 @@ bool Replica::WaitReady(Duration timeout) {
   return Eventually([this] { return app_->ready(); }, timeout);
 }
 
-FakeAgent::FakeAgent(Cluster& cluster, std::string ns, bool fails) : cluster_(cluster), ns_(std::move(ns)), fails_(fails) {
+FakeAgent::FakeAgent(Cluster& cluster, std::string ns, bool fails, std::string only)
+    : cluster_(cluster), ns_(std::move(ns)), fails_(fails), only_(std::move(only)) {
   thread_ = std::jthread([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
       for (const api::Checkpoint& c : cluster_.Checkpoints(ns_)) Step(c);
@@ -248,19 +271,77 @@ void FakeAgent::Step(const api::Checkpoint& c) {
     case Phase::kAssigned:
       return move(Phase::kFreezing, "InProgress");
     case Phase::kFreezing:
+      if (!c.spec.cut.none() && c.status.frozen_at.empty())
+        return move(Phase::kFreezing, "InProgress", {{"barrier", {{"frozenAt", FormatTime(now)}}}});
+      if (!c.spec.cut.none() && c.status.all_frozen_at.empty()) return;
       return move(Phase::kDumping, "InProgress");
     case Phase::kDumping:
-      if (fails_) return move(Phase::kFailed, "DumpFailed", {{"completedAt", FormatTime(now)}});
+      if (fails_ && (only_.empty() || c.spec.pod_name == only_))
+        return move(Phase::kFailed, "DumpFailed", {{"completedAt", FormatTime(now)}});
       return move(Phase::kStoring, "InProgress", {{"progress", api::ProgressJson(900LL << 20, 2150LL << 20)}});
     case Phase::kStoring:
       return move(Phase::kReady, "Completed",
                   {{"completedAt", FormatTime(now)},
                    {"size", api::SizeJson(2100LL << 20, 50LL << 20, 1LL << 20)},
-                   {"platform", {{"arch", "amd64"}}},
-                   {"manifest", {{"store", "s"}, {"id", c.meta.uid}, {"digest", "blake3:0"}}}});
+                   {"platform", {{"arch", "amd64"}, {"cpuFeatures", kFeatures}}},
+                   {"manifest", {{"store", "default"}, {"id", c.meta.uid}, {"digest", "blake3:0"}}}});
     default:
       return;
   }
+}
+
+FakeDeployment::FakeDeployment(Cluster& cluster, std::string ns, Json owner, int first)
+    : cluster_(cluster), ns_(std::move(ns)), owner_(std::move(owner)), next_(first) {
+  thread_ = std::jthread([this](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      Step();
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+  });
+}
+
+FakeDeployment::~FakeDeployment() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void FakeDeployment::Report(const std::string& pod) {
+  for (const api::Checkpoint& c : cluster_.Checkpoints(ns_)) {
+    if (!c.status.claim || c.status.claim->pod_name != pod || !c.status.restores.empty()) continue;
+    const api::Restore restore{pod, "node-a", FormatTime(Clock::Real().Wall()), "Restored", "", 0.5};
+    (void)cluster_.PatchCheckpoint(c, {{"status", {{"restores", {api::ToJson(restore)}}}}}).ok();
+  }
+}
+
+void FakeDeployment::Step() {
+  const bool bare = owner_.is_null();
+  auto web = bare ? Result<Json>(Json::object()) : cluster_.client().Get(kube::Deployment::kResource, ns_, "web");
+  if (!web.ok()) return;
+  const int64_t wanted = bare ? std::numeric_limits<int64_t>::max() : GetInt(*web, {"spec", "replicas"});
+  int64_t there = 0;
+  for (const Json& pod : cluster_.client().List(kube::Pod::kResource, {.ns = ns_, .label_selector = "app=web"}).value_or({})) {
+    const std::string name = GetString(pod, {"metadata", "name"});
+    if (!GetString(pod, {"metadata", "deletionTimestamp"}).empty() || ++there > wanted) {
+      cluster_.EndPod(ns_, name);
+      continue;
+    }
+    if (GetString(pod, {"status", "phase"}) == "Running") {
+      Report(name);
+    } else if (GetArray(pod, {"spec", "schedulingGates"}).empty() && !no_room) {
+      (void)cluster_.RunPod(ns_, name, "node-a").ok();
+    }
+  }
+  if (bare) return;
+  for (; there < wanted; ++there) {
+    (void)cluster_.MakePod(ns_, "web-" + std::to_string(next_++), "web", owner_).ok();
+  }
+  const int64_t generation = GetInt(*web, {"metadata", "generation"}), pods = std::min(there, wanted);
+  const Json status = {{"replicas", pods}, {"updatedReplicas", pods}, {"observedGeneration", generation}};
+  const Json& before = GetObject(*web, {"status"});
+  if (GetInt(before, {"replicas"}) == pods && GetInt(before, {"observedGeneration"}) == generation) return;
+  kube::CallOptions options;
+  options.subresource = "status";
+  (void)cluster_.client().Patch(kube::Deployment::kResource, ns_, "web", kube::PatchType::kMerge, {{"status", status}}, options).ok();
 }
 
 }  // namespace holdfast::testing

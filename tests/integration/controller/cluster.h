@@ -7,17 +7,16 @@
 #include <atomic>
 #include <thread>
 
-#include "api/checkpoint.h"
+#include "api/suspended_workload.h"
 #include "controller/app.h"
 #include "kube/client.h"
 #include "kube/objects.h"
+#include "tests/eventually.h"
 #include "tests/integration/api_server.h"
 
 namespace holdfast::testing {
 
 // Waits until `ready`, at most `timeout`.
-bool Eventually(const std::function<bool()>& ready, Duration timeout = std::chrono::seconds(20));
-
 Status ApplyCrds(const std::string& kubeconfig);
 
 class Cluster {
@@ -27,6 +26,7 @@ class Cluster {
   int webhook_port() const { return webhook_port_; }
 
   std::string MakeNamespace();
+  void Empty(const std::string& ns);  // for who watches all namespaces, and would see what earlier tests have left
   // A Deployment of one replica and its ReplicaSet. Returns the pods' ownerReference.
   Json MakeWorkload(const std::string& ns, const std::string& name, const Json& annotations);
   Result<Json> MakePod(const std::string& ns, const std::string& name, const std::string& app, const Json& owner,
@@ -35,6 +35,8 @@ class Cluster {
   void EndPod(const std::string& ns, const std::string& name);                             // gone at once
   Json Pod(const std::string& ns, const std::string& name);                                // null when there is none
   std::vector<api::Checkpoint> Checkpoints(const std::string& ns);
+  std::optional<api::Checkpoint> FindCheckpoint(const std::string& ns, const std::string& name);
+  bool HasPhase(const std::string& ns, const std::string& checkpoint, api::Phase phase);  // and is there
   Status PatchCheckpoint(const api::Checkpoint& c, const Json& patch);
   std::vector<std::string> EventNotes(const std::string& ns, const std::string& reason);
 
@@ -64,7 +66,8 @@ class Replica {
 // Takes up every assigned Checkpoint and makes it Ready in four steps, as an agent does that has nothing to dump.
 class FakeAgent {
  public:
-  explicit FakeAgent(Cluster& cluster, std::string ns, bool fails = false);
+  // `fails`: at the dump, of every pod, or of `only` that one.
+  explicit FakeAgent(Cluster& cluster, std::string ns, bool fails = false, std::string only = "");
   ~FakeAgent();
 
  private:
@@ -72,6 +75,27 @@ class FakeAgent {
   Cluster& cluster_;
   const std::string ns_;
   const bool fails_;
+  const std::string only_;
+  std::jthread thread_;
+};
+
+// What the controllers of Deployments and ReplicaSets, a scheduler and kubelets do for Deployment web and its ReplicaSet: as many pods as
+// it asks for, named web-1, web-2, …; on node-a when no gate holds them. What a pod that has claimed a checkpoint does with it, an agent
+// reports. With a null owner there is no Deployment, and the pods labelled app=web are those that others make.
+class FakeDeployment {
+ public:
+  FakeDeployment(Cluster& cluster, std::string ns, Json owner, int first = 1);
+  ~FakeDeployment();
+  // Pods that are bound stay Pending: no node has room.
+  std::atomic<bool> no_room = false;
+
+ private:
+  void Step();
+  void Report(const std::string& pod);
+  Cluster& cluster_;
+  const std::string ns_;
+  const Json owner_;
+  int next_;
   std::jthread thread_;
 };
 

@@ -1,6 +1,7 @@
 // A drain through a real API server: eviction webhook, Checkpoint, eviction, successor, claim.
 #include "tests/integration/controller/cluster.h"
 
+#include "api/platform.h"
 namespace holdfast::testing {
 namespace {
 
@@ -28,6 +29,7 @@ class DrainTest : public ::testing::Test {
     return cluster_.Pod(ns_, pod);
   }
   void Run(const std::string& pod) {
+    EXPECT_TRUE(Eventually([&] { return !Gated(cluster_.Pod(ns_, pod)); })) << "one more beside others waits for a look at the API server";
     EXPECT_TRUE(cluster_.RunPod(ns_, pod, "node-a").ok());
     // Until the webhook's cache has it, an eviction passes as that of any unknown pod.
     kube::CallOptions dry;
@@ -71,7 +73,13 @@ TEST_F(DrainTest, MovesThePodThroughAFinalCheckpoint) {
   const api::Checkpoint& c = checkpoints[0];
   const Json successor = cluster_.Pod(ns_, "web-b");
   EXPECT_EQ(GetString(successor, {"metadata", "annotations", api::kRestore}), c.meta.name);
+  EXPECT_EQ(GetString(successor, {"metadata", "annotations", api::kRestoreOptions}),
+            R"({"attempts":3,"established":"KeepLoopback","onFailure":"ColdStart"})");
   EXPECT_EQ(GetString(successor, {"spec", "nodeSelector", "kubernetes.io/arch"}), "amd64");
+  const Json terms =
+      GetArray(successor, {"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"});
+  ASSERT_EQ(terms.size(), 1u) << successor;
+  EXPECT_EQ(terms[0]["matchExpressions"][0]["values"], Json::array({api::FeatureSet("avx")})) << "node-b's processor lacks some of it";
   ASSERT_TRUE(c.status.claim);
   EXPECT_EQ(c.status.claim->pod_uid, GetString(successor, {"metadata", "uid"}));
   EXPECT_EQ(c.status.owner.kind, "Deployment");
@@ -101,8 +109,9 @@ TEST_F(DrainTest, ADryRunMakesNothing) {
   const Status answer = drainer_.Evict(ns_, "web-a", {}, dry);
   EXPECT_EQ(answer.code(), Code::kResourceExhausted) << answer.ToString();
   // What is asked for in earnest comes through the same queue, after whatever the dry run had asked for.
-  ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_).ok());
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_, {{"example.com/own", "kept"}}).ok());
   Run("web-b");
+  EXPECT_EQ(GetString(cluster_.Pod(ns_, "web-b"), {"metadata", "annotations", "example.com/own"}), "kept");
   EXPECT_EQ(drainer_.Evict(ns_, "web-b", {}).code(), Code::kResourceExhausted);
   ASSERT_TRUE(Eventually([&] { return !cluster_.Checkpoints(ns_).empty(); }));
   ASSERT_EQ(cluster_.Checkpoints(ns_).size(), 1u);

@@ -92,7 +92,7 @@ class FencingTest : public ::testing::Test {
   }
   controller::AppOptions Options(const std::string& identity) const {
     auto options = Replica::Options(identity, 0, lease_ns_);
-    options.store_url = store_.url();
+    options.stores = {{api::kDefaultStore, store_.url()}};
     options.store_token_file.clear();
     return options;
   }

@@ -52,7 +52,7 @@ bool SieveTransport::Stale() {
   if (disturbance_.stale_version.empty()) return false;
   std::lock_guard lock(mutex_);
   const MonoTime now = Clock::Real().Mono();
-  if (fresh_at_ == MonoTime()) fresh_at_ = now + kStaleFor;
+  if (fresh_at_ == MonoTime()) fresh_at_ = now + disturbance_.stale_for;
   return now < fresh_at_;
 }
 
@@ -107,7 +107,7 @@ Result<HttpResponse> SieveTransport::Watch(const HttpRequest& request, const std
   const MonoTime start = Clock::Real().Mono();
   Either either(stop, dead_.get_token());
   while (Stale() && Clock::Real().Sleep(milliseconds(20), either.token())) {
-    if (Clock::Real().Mono() - start > kStaleFor) break;
+    if (Clock::Real().Mono() - start > disturbance_.stale_for) break;
   }
   kube::WatchLines lines(32 << 20);
   std::atomic<bool> lost = false;

@@ -15,12 +15,12 @@ namespace holdfast::testing {
 struct Disturbance {
   int die_after_write = 0;    // k: the k-th write is done, its answer is not heard, and nothing goes through any more; 0: never
   int lose_event = 0;         // m: the m-th watch event is not seen; half a second later its watch expires, as by a compaction; 0: none
-  std::string stale_version;  // lists answer as of this version, and watches are silent, for kStaleFor from the first list; empty: no
+  std::string stale_version;  // lists answer as of this version, and watches are silent, for stale_for from the first list; empty: no
+  Duration stale_for = std::chrono::seconds(2);
 };
 
 class SieveTransport final : public kube::Transport {
  public:
-  static constexpr Duration kStaleFor = std::chrono::seconds(2);
   SieveTransport(std::shared_ptr<kube::Transport> api_server, std::string ns, Disturbance disturbance);
 
   Result<kube::HttpResponse> Send(const kube::HttpRequest& request, std::stop_token stop) override;

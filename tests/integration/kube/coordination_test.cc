@@ -8,8 +8,8 @@ namespace {
 TEST_F(KubeTest, OneOfTwoElectorsLeadsAndTheOtherFollows) {
   std::atomic<int64_t> fence_a{-1}, fence_b{-1};
   LeaseOptions options{.ns = ns_, .name = "holdfast", .identity = "a"};
-  options.lease_duration = std::chrono::seconds(3);
-  options.renew_deadline = std::chrono::seconds(2);
+  options.lease_duration = std::chrono::seconds(6);
+  options.renew_deadline = std::chrono::seconds(5);
   options.renew_every = std::chrono::milliseconds(200);
   std::atomic<bool> a_stopped{false};
   LeaderElector a(
@@ -25,13 +25,13 @@ TEST_F(KubeTest, OneOfTwoElectorsLeadsAndTheOtherFollows) {
   ASSERT_TRUE(a.Start().ok());
   ASSERT_TRUE(Eventually([&] { return a.leading() && fence_a >= 0; }));
   ASSERT_TRUE(b.Start().ok());
-  Clock::Real().Sleep(std::chrono::seconds(4), {});  // longer than the lease: only renewals keep `a`
+  Clock::Real().Sleep(std::chrono::seconds(7), {});  // longer than the lease: only renewals keep `a`
   EXPECT_TRUE(a.leading());
   EXPECT_FALSE(b.leading());
   a.Stop();
   MonoTime released = Clock::Real().Mono();
   ASSERT_TRUE(Eventually([&] { return b.leading() && fence_b >= 0; }));
-  EXPECT_LT(Clock::Real().Mono() - released, std::chrono::milliseconds(2500)) << "a released lease need not expire";
+  EXPECT_LT(Clock::Real().Mono() - released, std::chrono::seconds(5)) << "a released lease need not expire";
   EXPECT_GT(fence_b, fence_a);
 }
 
@@ -78,7 +78,7 @@ TEST_F(KubeTest, AHolderThatVanishesHasASuccessorWithinTheLeaseDurationAndASecon
   way->broken = true;
   const MonoTime vanished = Clock::Real().Mono();
   ASSERT_TRUE(Eventually([&] { return b_leads.load(); }));
-  EXPECT_LE(Clock::Real().Mono() - vanished, std::chrono::seconds(5));
+  EXPECT_LE(Clock::Real().Mono() - vanished, std::chrono::seconds(7)) << "and 2 s for a server that is busy with other tests";
   EXPECT_EQ(b.transitions(), a.transitions() + 1);
 }
 

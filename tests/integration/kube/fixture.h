@@ -7,9 +7,12 @@
 
 #include "kube/client.h"
 #include "kube/objects.h"
+#include "tests/eventually.h"
 #include "tests/integration/api_server.h"
 
 namespace holdfast::kube {
+
+using testing::Eventually;
 
 class KubeTest : public ::testing::Test {
  protected:
@@ -30,16 +33,6 @@ class KubeTest : public ::testing::Test {
             {"kind", "Pod"},
             {"metadata", {{"name", name}, {"labels", {{"app", "web"}}}}},
             {"spec", {{"containers", {{{"name", "main"}, {"image", "registry.invalid/none"}}}}, {"nodeName", "node-a"}}}};
-  }
-
-  // Waits for up to 20 s; polls, because what it waits for happens in another process.
-  template <class Ready>
-  static bool Eventually(Ready ready) {
-    for (MonoTime end = Clock::Real().Mono() + std::chrono::seconds(20); Clock::Real().Mono() < end;) {
-      if (ready()) return true;
-      Clock::Real().Sleep(std::chrono::milliseconds(20), {});
-    }
-    return ready();
   }
 
   Client client_{MakeCurlTransport(testing::ApiServer::Shared().config())};

@@ -70,6 +70,10 @@ int main(int argc, char** argv) {
   close(open("/etc/folder/new", O_CREAT | O_WRONLY, 0600));
   unlink("/etc/link");  // of an earlier run in the same root
   if (link("/etc/folder/new", "/etc/link")) die("link");
+  /* Open by a name that is gone; another one leads to it. */
+  unlink("/var/other");
+  int linked = open("/var/opened", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  if (linked < 0 || link("/var/opened", "/var/other") || unlink("/var/opened")) die("/var/opened");
   char page_name[64];
   snprintf(page_name, sizeof page_name, "/dev/shm/page.%d", port);
   int shm = open(page_name, O_RDWR | O_CREAT, 0600);
@@ -96,6 +100,8 @@ int main(int argc, char** argv) {
     int64_t rtt = now_ms(CLOCK_MONOTONIC) - asked;
     *page = count;
     dprintf(file, "%lld\n", (long long)count);
+    char digits[24];
+    pwrite(linked, digits, snprintf(digits, sizeof digits, "%lld\n", (long long)count), 0);
     if (out < 0) {
       out = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
       connect(out, (struct sockaddr*)&witness, sizeof witness);

@@ -15,7 +15,8 @@ for m in proc sys dev; do mount --rbind /\$m \$m; done
 mount -t tmpfs tmpfs run; mount -t tmpfs tmpfs tmp; mount --bind $work/data data
 cp $bin/holdfast-runc $bin/holdfast-wait opt/holdfast/bin/
 cp -r $criu/. opt/holdfast/criu/
-cp $counter opt/test/counter; cp $test opt/test/test.py
+cp $counter opt/test/counter; cp $(dirname "$test")/*.py opt/test/; cp $test opt/test/test.py
+if [ -e $(dirname "$counter")/gpu_counter ]; then cp $(dirname "$counter")/gpu_counter opt/test/; fi
 pivot_root . oldroot; umount -l /oldroot; cd /
 unset TMPDIR HOLDFAST_RUN_DIR HOLDFAST_INSTALL_DIR
 exec /usr/bin/python3 /opt/test/test.py "\$@"

@@ -141,6 +141,13 @@ class Container:
         done = subprocess.run(["runc", "--root", ROOT, "state", self.id], capture_output=True, text=True)
         return json.loads(done.stdout)["status"] if done.returncode == 0 else "gone"
 
+    def wait_stopped(self, seconds=5):
+        until = time.monotonic() + seconds
+        while self.status() != "stopped":
+            if time.monotonic() > until:
+                raise AssertionError(f"{self.id} is {self.status()} {seconds} s after its kill")
+            time.sleep(0.01)
+
     def lines(self):
         return [Line(text) for text in read(self.out).splitlines() if text and text[0].isdigit() and "sum=" in text]
 
@@ -207,7 +214,7 @@ class RuntimeTest(unittest.TestCase):
                     if os.path.exists(f"{path}/{f}"):
                         write(f"{path}{CGROUP}/{f}", read(f"{path}/{f}"))
         cls.agent, cls.witness = Agent(), Witness()
-        cls.serial = 0
+        RuntimeTest.serial = 0
 
     @classmethod
     def tearDownClass(cls):
@@ -270,10 +277,7 @@ class RuntimeTest(unittest.TestCase):
         self.assertIn("being checkpointed", read(old.log))
         old.call("kill", old.id, "15")
         kill_seconds = old.seconds
-        until = time.monotonic() + 5
-        while old.status() not in ("stopped", "gone") and time.monotonic() < until:
-            time.sleep(0.01)
-        self.assertEqual(old.status(), "stopped")
+        old.wait_stopped()
         self.assertEqual(len(old.lines()), len(frozen), "it ran on after the dump")
         old.call("delete", old.id)
         self.assertFalse(os.path.exists(f"{RUN}/containers/{old.id}.json"))
@@ -306,6 +310,10 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(os.stat(new.rootfs + "/etc/folder/new").st_ino, os.stat(new.rootfs + "/etc/link").st_ino)
         numbers = list(map(int, read(new.rootfs + "/var/count").split()))
         self.assertEqual(numbers, list(range(1, numbers[-1] + 1)))
+        before = int(read(new.rootfs + "/var/other"))
+        new.wait_lines(len(new.lines()) + 3)
+        self.assertGreater(int(read(new.rootfs + "/var/other")), before, "the open file is another one than its second name leads to")
+        self.assertEqual(sorted(os.listdir(new.rootfs + "/var")), ["count", "other"])
         self.assertEqual(read(new.volume + "/kept"), "volume")
         # Nothing of the old pod is left.
         addresses = sh("nsenter", "--net=" + new.sandbox.ns + "net", "ip", "-4", "addr", "show", "dev", "lo")
@@ -314,6 +322,42 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual([q["op"] for q in self.agent.asked], ["create", "restored"])
         print(f"\n{MIB} MiB: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms; kill {kill_seconds * 1000:.0f} ms; "
               f"gap without the time away {real - away_ms:.0f} ms, monotonic clock {jump} ms; create with restore {create_seconds * 1000:.0f} ms; memory {result['memory_bytes']}, files {result['files_bytes']}", file=sys.stderr)
+
+    def test_a_dump_that_finds_no_room_says_so_and_the_process_goes_on(self):
+        old = self.run_old()
+        measured = subprocess.run([WRAPPER, "measure", "--root", ROOT, "--tasks", TASKS, old.id, old.volume], check=True, capture_output=True, text=True)
+        estimate, landing = json.loads(measured.stdout)["bytes"], self.landing()
+        sh("mount", "-t", "tmpfs", "-o", f"size={estimate // 2}", "tmpfs", landing)
+        self.addCleanup(sh, "umount", landing)
+        request(landing, old, final=True)
+        done, result = dump(landing)
+        self.assertEqual((done.returncode, result["ok"], result["reason"], result["no_space"]), (1, False, "DumpFailed", True), result)
+        os.unlink(f"{RUN}/containers/{old.id}.json")
+        old.wait_lines(len(old.lines()) + 10)
+        os.unlink(landing + "/result.json")
+        sh("mount", "-o", f"remount,size={estimate + estimate // 8 + (32 << 20)}", landing)
+        request(landing, old, final=True)
+        _, result = dump(landing)
+        self.assertTrue(result["ok"], result)
+        written = result["memory_bytes"] + result["files_bytes"]
+        self.assertTrue(0.9 * written < estimate < 1.3 * written + (8 << 20), f"estimated {estimate}, written {written}")
+
+    def test_where_all_connections_are_to_be_closed_the_program_sees_that_they_are(self):
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        old.call("kill", old.id, "15")
+        old.wait_stopped()
+        old.call("delete", old.id)
+        old.sandbox.end()
+        new = self.restored_pod(landing)
+        self.agent.answers["create"]["established"] = "CloseAll"
+        new.create()
+        self.assertTrue(self.agent.asked[1]["ok"], (self.agent.asked[1], read(landing + "/main/restore/restore.log")[-6000:]))
+        new.start(check=False)  # it may have ended by then
+        until = time.monotonic() + 30
+        while "the loopback connection broke" not in read(new.out) and time.monotonic() < until:
+            time.sleep(0.02)
+        self.assertIn("fatal: the loopback connection broke", read(new.out))
 
     def test_two_containers_of_a_pod_move_together(self):
         old = [self.pod("old", OLD)]

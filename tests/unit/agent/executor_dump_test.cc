@@ -28,14 +28,14 @@ TEST_F(ExecutorTest, AnArchiveThatTheKubeletDidNotTellOfIsRemovedAndOthersStay) 
   auto write = [&](const std::string& name, Duration age) {
     const auto at = std::chrono::duration_cast<std::chrono::seconds>((clock.Wall() - age).time_since_epoch()).count();
     const timespec times[2] = {{at, 0}, {at, 0}};
-    ASSERT_TRUE(WriteFileAtomically(folder + "/" + name, "stub").ok());
+    ASSERT_TRUE(WriteFileAtomically(folder + "/" + name, "tar").ok());
     ASSERT_EQ(utimensat(AT_FDCWD, (folder + "/" + name).c_str(), times, 0), 0);
   };
   write("checkpoint-web-0_default-main-2026-11-20T10:00:00Z.tar", std::chrono::hours(1));
   write("checkpoint-web-0_default-main-sidecar-2026-11-21T10:00:00Z.tar", Duration(0));
   write("checkpoint-web-01_default-main-2026-11-21T10:00:00Z.tar", Duration(0));
   kubelet.on_checkpoint = [&](const std::string&) -> Result<std::string> {
-    Dump(layout.Landing("ck-uid"), true);
+    Dump(layout.Landing("ck-uid", Place::kDisk), true);
     return Status(Code::kDeadlineExceeded, "no answer");
   };
   bool made = false;
@@ -99,6 +99,25 @@ TEST_F(ExecutorTest, ARefusingKubeletIsADumpFailureWithItsWords) {
   EXPECT_EQ(Reason(), "DumpFailed");
   EXPECT_THAT(Message(), HasSubstr("no nodes/checkpoint"));
   ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, APodThatWasToldToQuitIsNotDumpedOnStop) {
+  cluster.checkpoint["spec"]["trigger"] = "Stop";
+  cluster.pods["default/web-0"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z";
+  ASSERT_TRUE(MakeDirs(layout.run + "/signalled").ok());
+  ASSERT_TRUE(WriteFileAtomically(layout.SignalledFile("c1"), "").ok());
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(Reason(), "PodGone");
+  EXPECT_THAT(Message(), HasSubstr("told to quit"));
+  EXPECT_EQ(node.dumps, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, AContainerThatIsRestartedInPlaceKeepsNoDrainFromADump) {
+  ASSERT_TRUE(MakeDirs(layout.run + "/signalled").ok());
+  ASSERT_TRUE(WriteFileAtomically(layout.SignalledFile("c1"), "").ok());
+  EXPECT_FALSE(Drive()) << "it stays frozen until the pod is gone";
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
 }
 
 TEST_F(ExecutorTest, AFailedDumpThawsAndSaysWhatCriuSaid) {

@@ -39,7 +39,7 @@ class ExecutorTest : public ::testing::Test {
     node.containers["c1"] = ContainerState::kRunning;
     node.on_dump = [this](const std::string& landing) { Dump(landing, true); };
     kubelet.on_checkpoint = [this](const std::string&) -> Result<std::string> {
-      Dump(layout.Landing("ck-uid"), true);
+      Dump(LandingNow(), true);
       const std::string archive = dir.path() + "/archive.tar";
       EXPECT_TRUE(WriteFileAtomically(archive, "stub").ok());
       return archive;
@@ -50,19 +50,38 @@ class ExecutorTest : public ::testing::Test {
   void Restart() {
     ExecutorOptions options;
     options.node_name = "node1";
-    options.store_name = "default";
     options.admit = [this](int64_t term) { return term < leader_term ? Status(Code::kFailedPrecondition, "over") : Status::Ok(); };
+    options.still_idle = [this](const kube::Pod& pod) {
+      ++asked_whether_idle;
+      return pod.meta.uid == "pod-uid" ? still_idle : Status(Code::kNotFound, "another pod");
+    };
+    options.free_part = [this] { return free_part; };
+    memory = std::make_unique<LandingMemory>(landing_budget, layout, [this]() -> Result<MemoryRoom> { return room; });
+    options.memory = memory.get();
+    options.boot_id = boot_id;
+    options.keep = [this](const std::string& landing, const std::string& manifest, const std::string& in) {
+      kept.push_back(landing);
+      EXPECT_EQ(in, manifest == store.manifest.Serialize() ? "default" : "holdfast-store-1");
+      EXPECT_EQ(manifest, (in == "default" ? store : second).manifest.Serialize());
+    };
     options.ingest = [this](const std::string& landing, storage::Session&, const storage::IngestOptions& o) { return Ingest(landing, o); };
-    executor = std::make_unique<Executor>(options, layout, journal, node, kubelet, store, cluster, metrics, clock);
+    executor = std::make_unique<Executor>(options, layout, journal, node, kubelet, two_stores ? both : stores, cluster, metrics, clock);
   }
 
-  void Dump(const std::string& landing, bool ok) {
+  // Where the Intents say that it is.
+  std::string LandingNow() const {
+    const Place place = Exists(layout.Landing("ck-uid", Place::kMemory)) ? Place::kMemory : Place::kDisk;
+    return layout.Landing("ck-uid", place);
+  }
+
+  void Dump(const std::string& landing, bool ok, bool no_space = false) {
     runtime::DumpResult result;
     result.ok = ok;
+    result.no_space = no_space;
     result.reason = ok ? "Completed" : "DumpFailed";
     result.message = ok ? "" : "CRIU: io_uring";
     result.frozen_ms = 810;
-    result.memory_bytes = 1 << 20;
+    result.memory_bytes = memory_bytes;
     Result<std::string> text = ReadFile(landing + "/request.json");
     ASSERT_TRUE(text.ok());
     const bool final = GetBool(*ParseJson(*text), {"final"});
@@ -100,6 +119,7 @@ class ExecutorTest : public ::testing::Test {
     entry.final = true;
     entry.step = step;
     entry.deadline_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.Wall().time_since_epoch()).count() + 60000;
+    entry.dump_by_unix_ms = entry.deadline_unix_ms;
     entry.containers = {{"main", "c1", "counter:1", ""}};
     return entry;
   }
@@ -113,17 +133,30 @@ class ExecutorTest : public ::testing::Test {
     EXPECT_THAT(*ListDir(layout.Containers()), IsEmpty());
     EXPECT_THAT(*ListDir(layout.run + "/pods"), IsEmpty());
     EXPECT_THAT(*ListDir(layout.state + "/landing"), IsEmpty());
+    EXPECT_THAT(ListDir(layout.Memory() + "/landing").value_or({}), IsEmpty());
     EXPECT_THAT(*ListDir(layout.JournalFolder()), IsEmpty());
   }
 
   int64_t leader_term = 0;
+  Status still_idle;
+  int asked_whether_idle = 0;
+  int64_t memory_bytes = 1 << 20;  // of what is dumped
+  double free_part = 0.5;          // of the disk
+  uint64_t landing_budget = 0;     // of memory
+  MemoryRoom room = {.size_bytes = 1 << 30, .free_bytes = 1 << 30, .node_bytes = uint64_t{16} << 30, .available_bytes = uint64_t{8} << 30};
+  std::string boot_id = "boot-1";
+  std::unique_ptr<LandingMemory> memory;
+  std::vector<std::string> kept;  // landing folders that a cache might have taken over
   TempDir dir;
   FakeClock clock;
   Layout layout;
   Journal journal{dir.path() + "/state/journal"};
   FakeNode node;
   FakeKubelet kubelet;
-  FakeStore store;
+  FakeStore store, second;
+  Stores stores{{{"default", &store}}, nullptr, clock};
+  Stores both{{{"default", &store}, {"holdfast-store-1", &second}}, nullptr, clock};
+  bool two_stores = false;  // before Restart
   FakeCluster cluster;
   Metrics metrics;
   std::function<Result<std::vector<storage::FileEntry>>(const storage::IngestOptions&)> on_ingest;

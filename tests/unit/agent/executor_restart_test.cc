@@ -26,7 +26,7 @@ TEST_F(ExecutorTest, ADeadAgentsSuccessorGoesOnFromEveryStep) {
     store = FakeStore();
     JournalEntry entry = Entry(c.step);
     ASSERT_TRUE(WriteIntents(layout, entry).ok());
-    if (c.result) Dump(layout.Landing("ck-uid"), true);
+    if (c.result) Dump(layout.Landing("ck-uid", Place::kDisk), true);
     if (c.step >= Step::kCommitAsked) {
       storage::Manifest manifest;
       manifest.ns = "default";
@@ -78,7 +78,7 @@ TEST_F(ExecutorTest, ASuccessorWaitsForADumpThatOutlivedTheAgent) {
   ASSERT_TRUE(executor->Recover().ok());
   std::jthread dump([this](std::stop_token stop) {
     while (clock.waiters() == 0) std::this_thread::yield();
-    Dump(layout.Landing("ck-uid"), true);
+    Dump(layout.Landing("ck-uid", Place::kDisk), true);
     while (!stop.stop_requested()) {
       if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(5));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // paced, as Pump is

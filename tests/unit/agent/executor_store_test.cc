@@ -69,6 +69,50 @@ TEST_F(ExecutorTest, AReadPastTheDeadlineIsGivenUp) {
   EXPECT_FALSE(Frozen());
 }
 
+TEST_F(ExecutorTest, OnlyALongLandingFolderIsPunchedUnlessTheDiskHasLittleRoom) {
+  std::vector<std::string> logs;
+  on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
+    logs.push_back(options.sent_log);
+    EXPECT_TRUE(options.sent_log.empty() || WriteFileAtomically(options.sent_log, "sent").ok());
+    if (logs.size() == 3) free_part = 0.9;
+    return logs.size() % 2 == 1 ? Result<std::vector<storage::FileEntry>>(Status(Code::kUnavailable, "cut off"))
+                                : std::vector<storage::FileEntry>{};
+  };
+  cluster.checkpoint["spec"]["final"] = false;
+  EXPECT_TRUE(Drive());
+  EXPECT_THAT(logs, ElementsAre("", ""));
+  EXPECT_THAT(kept, ElementsAre(layout.Landing("ck-uid", Place::kDisk))) << "it may stay on this node";
+  // Little room at first; what was begun with a log goes on with it.
+  logs.assign(2, "");
+  kept.clear();
+  free_part = 0.1;
+  cluster.checkpoint["status"] = CheckpointJson(false)["status"];
+  store.state = storage::SessionState::kUnknown;
+  EXPECT_TRUE(Drive());
+  EXPECT_THAT(logs, ElementsAre("", "", journal.SentLog("ck-uid"), journal.SentLog("ck-uid")));
+  EXPECT_THAT(kept, testing::IsEmpty()) << "it is not whole";
+  EXPECT_FALSE(Exists(journal.SentLog("ck-uid")));
+  // Long.
+  memory_bytes = int64_t{2} << 30;
+  cluster.checkpoint["status"] = CheckpointJson(false)["status"];
+  store.state = storage::SessionState::kUnknown;
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(logs.back(), journal.SentLog("ck-uid"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, ANewDumpHasNothingOfTheLogOfAnOlderOne) {
+  ASSERT_TRUE(journal.Write(Entry(Step::kIntent)).ok());
+  ASSERT_TRUE(WriteFileAtomically(journal.SentLog("ck-uid"), "of a dump that was lost").ok());
+  on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
+    EXPECT_EQ(options.sent_log, "");
+    EXPECT_FALSE(Exists(journal.SentLog("ck-uid")));
+    return std::vector<storage::FileEntry>{};
+  };
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
 TEST_F(ExecutorTest, ProgressIsReportedWhileItIsStored) {
   on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
     options.progress({5, 10, 3});
@@ -144,6 +188,33 @@ TEST_F(ExecutorTest, AMissingSegmentIsSentAgain) {
   };
   EXPECT_FALSE(Drive(4));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST_F(ExecutorTest, BuildsOnTheLastCheckpointOfTheSameOwnerAndNotWhenASegmentWasMissing) {
+  cluster.checkpoint["status"]["owner"] = {{"kind", "StatefulSet"}, {"name", "web"}, {"uid", "owner-uid"}, {"ordinal", "0"}};
+  auto other = [&](const std::string& uid, const std::string& ordinal, const std::string& completed, const std::string& phase) {
+    Json cp = cluster.checkpoint;
+    cp["metadata"]["uid"] = cp["metadata"]["name"] = uid;
+    cp["status"]["owner"]["ordinal"] = ordinal;
+    cp["status"]["phase"] = phase;
+    cp["status"]["completedAt"] = completed;
+    cp["status"]["manifest"] = {{"store", "default"}, {"id", uid}, {"digest", "d"}};
+    return cp;
+  };
+  cluster.others = {other("older", "0", "2026-01-01T00:00:00Z", "Ready"), other("last", "0", "2026-01-03T00:00:00Z", "Ready"),
+                    other("middle", "0", "2026-01-02T00:00:00Z", "Ready"), other("failed", "0", "2026-01-05T00:00:00Z", "Failed"),
+                    other("neighbour", "1", "2026-01-06T00:00:00Z", "Ready")};
+  store.commit_error = Status(Code::kInvalidArgument, "a segment is missing");
+  std::vector<std::string> parents;
+  on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
+    EXPECT_NE(options.store, nullptr);
+    parents.push_back(options.parent);
+    if (parents.size() == 2) store.commit_error = Status::Ok();
+    return std::vector<storage::FileEntry>{};
+  };
+  EXPECT_FALSE(Drive(4));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+  EXPECT_THAT(parents, ElementsAre("last", ""));
 }
 
 }  // namespace

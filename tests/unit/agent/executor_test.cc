@@ -1,4 +1,5 @@
 // Ways of a Checkpoint through the executor: ready, claimed, reclaimed, deleted, refused.
+#include "api/idle.h"
 #include "executor_fixture.h"
 
 namespace holdfast::agent {
@@ -36,6 +37,25 @@ TEST_F(ExecutorTest, AnAssignmentOfALeaderWhoseTermIsOverWaitsUntilItIsRenewed) 
   cluster.checkpoint["status"]["term"] = 7;
   EXPECT_FALSE(Drive());
   EXPECT_EQ(StepNow(), Step::kCommitted);
+}
+
+TEST_F(ExecutorTest, WhatIsCheckpointedForItsIdlenessIsMeasuredOnceMoreAndNotFrozenWhenItIsUsed) {
+  cluster.checkpoint["spec"]["trigger"] = "Idle";
+  still_idle = Status(Code::kFailedPrecondition, "it is not idle: kernel python3 is busy");
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kFailed);
+  EXPECT_EQ(Reason(), api::reason::kNotIdle);
+  EXPECT_EQ(Message(), "it is not idle: kernel python3 is busy");
+  EXPECT_FALSE(Frozen());
+  EXPECT_EQ(node.dumps, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, OnlyWhatIsCheckpointedForItsIdlenessHasToBeIdle) {
+  still_idle = Status(Code::kFailedPrecondition, "it is not idle");
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+  EXPECT_EQ(asked_whether_idle, 0);
 }
 
 TEST_F(ExecutorTest, APodThatTheControllerReclaimedIsThawed) {
@@ -125,6 +145,20 @@ TEST_F(ExecutorTest, AStatusThatTheApiServerRefusesIsReportedWithTheLeast) {
   EXPECT_FALSE(Drive(3));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
   EXPECT_EQ(cluster.Seen().status.manifest_id, "ck-uid");
+}
+
+TEST_F(ExecutorTest, TheGpusThatItHeldAreInTheStatusAndTheManifest) {
+  node.on_dump = [this](const std::string& landing) {
+    Dump(landing, true);
+    ASSERT_TRUE(
+        WriteFileAtomically(landing + "/main/gpu.json", R"({"product":"NVIDIA H100","driver":"570.86.15","count":2,"uuids":["GPU-a"]})")
+            .ok());
+  };
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+  const Json gpu = {{"product", "NVIDIA H100"}, {"driver", "570.86.15"}, {"count", 2}};
+  EXPECT_EQ(GetObject(cluster.checkpoint, {"status", "platform", "gpu"}), gpu);
+  EXPECT_EQ(GetObject(store.manifest.info, {"platform", "gpu"}), gpu);
 }
 
 TEST_F(ExecutorTest, ASecondCheckpointOfAPodWaitsForTheFirst) {

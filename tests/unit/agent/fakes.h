@@ -35,10 +35,15 @@ class FakeNode final : public Node {
   std::function<void(const std::string& landing)> on_dump;
   std::map<std::string, ContainerState> containers;
   std::vector<std::string> thawed;
+  Result<uint64_t> estimate = uint64_t{1} << 20;
   bool dump_running = false, dump_starts = true, thaw_fails = false;
   int dumps = 0, kills = 0;
   std::string output;
 
+  Result<uint64_t> Estimate(const std::vector<std::string>& ids, const std::vector<std::string>&) override {
+    EXPECT_FALSE(ids.empty());
+    return estimate;
+  }
   Status StartDump(const std::string&, const std::string& landing) override {
     if (!dump_starts) return Status(Code::kNotFound, "no holdfast-runc");
     ++dumps;
@@ -79,7 +84,8 @@ class FakeNode final : public Node {
     return Status::Ok();
   }
   std::string DumpOutput(const std::string&) override { return output; }
-  Json Platform() override { return {{"arch", "amd64"}, {"kernel", "6.18"}}; }
+  Json platform = {{"arch", "amd64"}, {"kernel", "6.18"}, {"cpuFeatures", "avx avx2"}, {"criu", "4.2"}};
+  Json Platform() override { return platform; }
 };
 
 class FakeKubelet final : public Kubelet {
@@ -98,7 +104,7 @@ class FakeStore final : public storage::Store {
   storage::SessionState state = storage::SessionState::kUnknown;
   bool reachable = true, full = false, commit_lost = false, deleted = false;
   Status commit_error;  // what Commit answers, before it does anything
-  int commits = 0, aborts = 0;
+  int opens = 0, commits = 0, aborts = 0;
   std::function<void()> on_commit;
   storage::Manifest manifest;
 
@@ -133,6 +139,7 @@ class FakeStore final : public storage::Store {
   };
 
   Result<std::unique_ptr<storage::Session>> OpenSession(const std::string&, const std::string&) override {
+    ++opens;
     if (!reachable) return Status(Code::kUnavailable, "no answer");
     if (full) return Status(Code::kResourceExhausted, "the store is full: 10 of 10 GiB");
     if (state == storage::SessionState::kUnknown) state = storage::SessionState::kOpen;
@@ -163,6 +170,7 @@ class FakeCluster final : public Cluster {
  public:
   Json checkpoint;  // null: there is none
   std::map<std::string, Json> pods;
+  std::vector<Json> others;  // Checkpoints of this node
   bool reachable = true, synced = true;
   std::function<Status(const Json& patch)> on_patch;
   std::vector<std::string> phases;  // as they were patched
@@ -185,7 +193,10 @@ class FakeCluster final : public Cluster {
   }
   std::vector<api::Checkpoint> CachedCheckpoints() override {
     std::lock_guard lock(mutex_);
-    return checkpoint.is_null() ? std::vector<api::Checkpoint>() : std::vector{api::Checkpoint::FromJson(checkpoint)};
+    std::vector<api::Checkpoint> all;
+    if (!checkpoint.is_null()) all.push_back(api::Checkpoint::FromJson(checkpoint));
+    for (const Json& other : others) all.push_back(api::Checkpoint::FromJson(other));
+    return all;
   }
   Status Probe() override { return reachable ? Status::Ok() : Status(Code::kUnavailable, "no API server"); }
   Result<std::vector<kube::Pod>> ListPods() override {
@@ -235,6 +246,19 @@ class FakeCluster final : public Cluster {
     restores.push_back(restore);
     return Status::Ok();
   }
+  std::vector<std::pair<std::string, std::optional<kube::Condition>>> told;  // by pod
+  Status TellCondition(const kube::Pod& pod, const std::string& type, const std::optional<kube::Condition>& condition) override {
+    if (!reachable) return Status(Code::kUnavailable, "no API server");
+    Json& conditions = pods.at(pod.meta.Key())["status"]["conditions"];
+    Json kept = Json::array();
+    for (const Json& one : conditions) {
+      if (one["type"] != type) kept.push_back(one);
+    }
+    if (condition) kept.push_back(kube::ToJson(*condition));
+    conditions = kept;
+    told.emplace_back(pod.meta.name, condition);
+    return Status::Ok();
+  }
   void PodEvent(bool warning, const std::string&, const std::string& name, const std::string&, const std::string& reason,
                 const std::string& note) override {
     std::lock_guard lock(mutex_);
@@ -250,6 +274,9 @@ class FakeCluster final : public Cluster {
       if (event.about == about && event.reason == reason) return true;
     }
     return false;
+  }
+  int64_t CountEvents(const std::string& reason) const {
+    return std::count_if(events.begin(), events.end(), [&](const Event& event) { return event.reason == reason; });
   }
   api::Checkpoint Seen() const { return api::Checkpoint::FromJson(checkpoint); }
 

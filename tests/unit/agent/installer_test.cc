@@ -6,7 +6,7 @@
 
 #include "agent/installer/real_host.h"
 #include "agent/node_label.h"
-#include "fakes.h"
+#include "fake_host.h"
 
 namespace holdfast::agent {
 namespace {
@@ -15,17 +15,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr char kDump[] = R"(version = 3
-[plugins]
-  [plugins.'io.containerd.cri.v1.runtime']
-    [plugins.'io.containerd.cri.v1.runtime'.containerd]
-      default_runtime_name = 'runc'
-      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]
-        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-          runtime_type = 'io.containerd.runc.v2'
-          [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-            SystemdCgroup = true
-)";
 // Debian's package.
 constexpr char kDebian[] = R"(version = 2
 
@@ -103,84 +92,6 @@ TEST(ContainerdConfig, KnowsItsOwnRuntimeInADump) {
   EXPECT_EQ(ContainerdMajor("nonsense"), 0);
 }
 
-class FakeHost final : public Host {
- public:
-  explicit FakeHost(FakeClock& clock) : clock_(clock) { files["/usr/sbin/runc"] = ""; }
-  std::map<std::string, std::string> files, links;
-  std::map<std::string, WallTime> changed;
-  bool answers = true, running = true, comes_back = true, systemd = false, programs = true;
-  std::string config_file;
-  int pid = 100, terminations = 0, systemctls = 0;
-  WallTime started;
-  bool ignores_drop_in = false;
-
-  Result<std::string> Read(const std::string& path) override {
-    if (!files.contains(path)) return Status(Code::kNotFound, path);
-    return files[path];
-  }
-  Status Write(const std::string& path, const std::string& data, unsigned) override {
-    files[path] = data;
-    changed[path] = clock_.Wall();
-    return Status::Ok();
-  }
-  Status Link(const std::string& path, const std::string& target) override {
-    if (links.contains(path) || files.contains(path)) return Status(Code::kAlreadyExists, path);
-    links[path] = target;
-    changed[path] = clock_.Wall();
-    return Status::Ok();
-  }
-  FileInfo Look(const std::string& path) override {
-    FileInfo info;
-    info.exists = files.contains(path) || links.contains(path) || (path == "/run/systemd/system" && systemd);
-    info.changed = changed[path];
-    return info;
-  }
-  Result<ProcessResult> Run(const std::vector<std::string>& argv, Duration) override {
-    ProcessResult result;
-    result.exit_code = 0;
-    if (argv[0] == "systemctl") {
-      ++systemctls;
-      Fresh();
-    } else if (argv.back() == "dump") {
-      const bool imported = files.contains(kContainerdConfig) && files[kContainerdConfig].find("imports") != std::string::npos;
-      result.out = kDump;
-      if (imported && files.contains(kDropIn) && !ignores_drop_in) result.out += files[kDropIn].substr(files[kDropIn].find("[plugins"));
-    } else if (argv[0] == "containerd") {
-      result.out = "containerd x 2.1.9";
-    } else if (!programs) {
-      result.exit_code = 127;
-      result.err = "no such file";
-    } else {
-      result.out = argv[0] + " 1.0\n";
-    }
-    return result;
-  }
-  Result<ContainerdProcess> Containerd() override {
-    if (!running) return Status(Code::kNotFound, "no containerd runs on this node");
-    ContainerdProcess process;
-    process.pid = pid;
-    process.started = started;
-    process.path = "/usr/local/bin:/usr/bin";
-    process.config_file = config_file;
-    return process;
-  }
-  Status Terminate(int) override {
-    ++terminations;
-    if (comes_back) Fresh();
-    return Status::Ok();
-  }
-  bool ContainerdAnswers() override { return answers; }
-  Result<bool> CopyPrograms() override { return false; }
-
- private:
-  void Fresh() {
-    clock_.Advance(std::chrono::seconds(1));
-    ++pid;
-    started = clock_.Wall();
-  }
-  FakeClock& clock_;
-};
-
 class InstallerTest : public testing::Test {
  protected:
   InstallerTest() {
@@ -199,8 +110,8 @@ TEST_F(InstallerTest, AFreshNodeIsConfiguredAndContainerdRestartedOnce) {
   EXPECT_EQ(host.terminations, 1);
   EXPECT_EQ(host.links["/usr/local/bin/criu"], "/opt/holdfast/criu/criu");
   EXPECT_EQ(host.files[std::string(kContainerdConfig) + ".before-holdfast"], "version = 3\n");
-  Result<Json> versions = installer.Probe();
-  ASSERT_TRUE(versions.ok()) << versions.status().message();
+  const NodeReport report = installer.Examine();
+  EXPECT_TRUE(report.usable()) << report.status().message();
   const auto files = host.files;
   ASSERT_TRUE(installer.Install({}).ok());
   EXPECT_EQ(host.terminations, 1);
@@ -220,7 +131,7 @@ TEST_F(InstallerTest, ContainerdIsNotRestartedWhileAContainerIsFrozen) {
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("kept frozen"));
   EXPECT_EQ(host.terminations, 0);
-  EXPECT_EQ(installer.Probe().status().code(), Code::kUnavailable) << "the running containerd does not know it yet";
+  EXPECT_EQ(installer.Examine().status().code(), Code::kUnavailable) << "the running containerd does not know it yet";
   busy.clear();
   EXPECT_TRUE(installer.Install({}).ok());
 }
@@ -266,7 +177,7 @@ TEST_F(InstallerTest, AContainerdThatDoesNotComeBackIsReported) {
 TEST_F(InstallerTest, AProgramThatDoesNotRunMakesTheNodeUnsupported) {
   ASSERT_TRUE(installer.Install({}).ok());
   host.programs = false;
-  EXPECT_EQ(installer.Probe().status().code(), Code::kUnsupported);
+  EXPECT_EQ(installer.Examine().status().code(), Code::kUnsupported);
 }
 
 TEST(NodeLabel, PatchesSayReadyUnsupportedOrNothing) {

@@ -25,8 +25,17 @@ TEST(Preflight, RefusesWithTheReasonBeforeAnythingIsFrozen) {
       {"user namespace", [](Json& pod, Json&) { pod["spec"]["hostUsers"] = false; }, "Unsupported", "user namespace"},
       {"another runtime class", [](Json& pod, Json&) { pod["spec"]["runtimeClassName"] = "kata"; }, "Unsupported", "kata"},
       {"final under plain runc", [](Json& pod, Json&) { pod["spec"].erase("runtimeClassName"); }, "Unsupported", "restart"},
-      {"a GPU", [](Json& pod, Json&) { pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"; }, "Unsupported",
-       "nvidia"},
+      {"AMD's GPU", [](Json& pod, Json&) { pod["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"] = "1"; }, "Unsupported",
+       "amd.com/gpu"},
+      {"a GPU under plain runc",
+       [](Json& pod, Json& cp) {
+         pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1";
+         pod["spec"].erase("runtimeClassName");
+         cp["spec"]["final"] = false;
+       },
+       "Unsupported", "runtimeClassName: holdfast"},
+      {"an NVIDIA GPU, of which holdfast-runc says the rest",
+       [](Json& pod, Json&) { pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"; }, "", ""},
       {"a static pod", [](Json& pod, Json&) { pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"; }, "Unsupported",
        "static"},
       {"an unknown container", [](Json&, Json& cp) { cp["spec"]["containers"] = {"nope"}; }, "Unsupported", "nope"},
@@ -68,6 +77,23 @@ TEST(Preflight, TakesRegularContainersButMeshSidecars) {
   EXPECT_EQ(check.containers[0].image_digest, "sha256:abc");
   EXPECT_THAT(check.volumes, testing::ElementsAre("scratch"));
   EXPECT_FALSE(check.stock);
+}
+
+TEST(Preflight, NativeSidecarsAreTakenBeforeTheContainersThatTheyServe) {
+  Json pod = PodJson("web-0", "pod-uid");
+  pod["spec"]["initContainers"] = Json::parse(
+      R"([{"name":"holdfast-wait"},{"name":"migrate"},{"name":"log-shipper","restartPolicy":"Always"},{"name":"istio-proxy","restartPolicy":"Always"}])");
+  Json sidecar = pod["status"]["containerStatuses"][0];
+  sidecar["name"] = "log-shipper";
+  sidecar["containerID"] = "containerd://c2";
+  pod["status"]["initContainerStatuses"] = Json::array({sidecar});
+  kube::Pod typed = kube::Pod::FromJson(pod);
+  Preflight check = Check(api::Checkpoint::FromJson(CheckpointJson(true)), &typed, "node1");
+  ASSERT_EQ(check.reason, "") << check.message;
+  ASSERT_EQ(check.containers.size(), 2u);
+  EXPECT_EQ(check.containers[0].name, "log-shipper");
+  EXPECT_EQ(check.containers[0].id, "c2");
+  EXPECT_EQ(check.containers[1].name, "main");
 }
 
 TEST(Preflight, APodUnderPlainRuncIsTakenByTheKubeletsArchive) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "fakes.h"
@@ -41,17 +42,22 @@ class RestorerTest : public testing::Test {
   void Restart() {
     RestorerOptions options;
     options.node_name = "node1";
-    options.fetch = [this](storage::Store&, const std::string& manifest, const std::string& to,
+    options.boot_id = boot_id;
+    options.fetch = [this](storage::Store& from, const std::string& manifest, const std::string& to,
                            const storage::IngestOptions& asked) -> Status {
       ++fetches;
       EXPECT_EQ(manifest, "ck-uid");
+      EXPECT_EQ(&from, &store);
       if (!fetch_error.ok()) return fetch_error;
       if (on_fetch) on_fetch(asked);
       WriteImages(to);
       return Status::Ok();
     };
+    options.kept = [this](const std::string& manifest, const std::string& to, const storage::IngestOptions&) {
+      return on_kept ? on_kept(manifest, to) : Status(Code::kNotFound, "none");
+    };
     options.enqueue = [](const std::string&) {};
-    restorer = std::make_unique<Restorer>(options, layout, journal, node, store, cluster, metrics, clock);
+    restorer = std::make_unique<Restorer>(options, layout, journal, node, stores, cluster, metrics, clock);
   }
 
   static void WriteImages(const std::string& to) {
@@ -70,6 +76,9 @@ class RestorerTest : public testing::Test {
     result.frozen_ms = 810;
     ASSERT_TRUE(WriteFileAtomically(to + "/result.json", DumpJson(result.ToJson())).ok());
   }
+
+  // The controller passes on what the pod's policy says.
+  void Follow(const char* options) { cluster.pods["default/web-1"]["metadata"]["annotations"][api::kRestoreOptions] = options; }
 
   void Drive(int rounds = 20) {
     for (int i = 0; i < rounds; ++i) {
@@ -102,6 +111,35 @@ class RestorerTest : public testing::Test {
     return restorer->Outcome(outcome);
   }
 
+  // A checkpoint that was made on this node, committed, and whose pod is there still.
+  void LeaveLandingFolder(Place place = Place::kDisk) {
+    JournalEntry entry;
+    entry.uid = "ck-uid";
+    entry.ns = "default";
+    entry.name = "ck";
+    entry.pod = "web-0";
+    entry.pod_uid = "pod-uid";
+    entry.step = Step::kCommitted;
+    entry.place = place;
+    ASSERT_TRUE(journal.Write(entry).ok());
+    WriteImages(layout.Landing("ck-uid", place));
+    storage::Manifest manifest;
+    manifest.ns = "default";
+    manifest.checkpoint = "ck";
+    manifest.checkpoint_uid = "ck-uid";
+    manifest.created = "2026-01-01T00:00:00Z";
+    for (const char* path : {"main/images/inventory.img", "request.json", "result.json"}) {
+      storage::FileEntry file;
+      file.path = path;
+      file.size = ReadFile(layout.Landing("ck-uid", place) + "/" + path)->size();
+      storage::SegmentRef segment;
+      segment.size = static_cast<uint32_t>(file.size);
+      file.segments = {segment};
+      manifest.files.push_back(file);
+    }
+    ASSERT_TRUE(journal.WriteManifest("ck-uid", manifest.Serialize()).ok());
+  }
+
   std::string WaitStateNow() {
     Result<std::string> text = ReadFile(layout.WaitFolder("new-uid") + "/state");
     return text.ok() ? GetString(*ParseJson(*text), {"state"}) : "none";
@@ -113,11 +151,14 @@ class RestorerTest : public testing::Test {
   Journal journal{dir.path() + "/state/journal"};
   FakeNode node;
   FakeStore store;
+  Stores stores{{{"default", &store}}, nullptr, clock};
   FakeCluster cluster;
   Metrics metrics;
+  std::string boot_id = "boot-1";
   Status fetch_error;
   int fetches = 0;
   std::function<void(const storage::IngestOptions&)> on_fetch;
+  std::function<Status(const std::string& manifest, const std::string& to)> on_kept;
   std::unique_ptr<Restorer> restorer;
 };
 
@@ -129,6 +170,7 @@ TEST_F(RestorerTest, AClaimedPodIsRestoredOnceAndBothSidesHearOfIt) {
   EXPECT_EQ(answer.dir, layout.RestoreFolder("new-uid"));
   EXPECT_EQ(answer.container, "main");
   EXPECT_TRUE(answer.first);
+  EXPECT_FALSE(answer.more);
   ASSERT_EQ(answer.volumes.size(), 1u);
   EXPECT_EQ(answer.volumes[0].path, "/var/lib/kubelet/pods/new-uid/volumes/kubernetes.io~empty-dir/scratch");
   EXPECT_EQ(Outcome("n1", true).action, "restore");
@@ -166,6 +208,85 @@ TEST_F(RestorerTest, AFailedRestoreIsTriedThreeTimesAndThenStartsCold) {
   EXPECT_THAT(cluster.restores[0].reason, HasSubstr("cannot bind"));
   EXPECT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
   EXPECT_EQ(Create("main", "n4").action, "cold");
+}
+
+TEST_F(RestorerTest, TheNumberOfTriesIsThePolicys) {
+  Follow(R"({"attempts":1})");
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  EXPECT_EQ(Outcome("n1", false).action, "cold");
+}
+
+TEST_F(RestorerTest, OnFailureRetryTriesOnAndNeverStartsCold) {
+  Follow(R"({"onFailure":"Retry","attempts":2})");
+  Drive();
+  for (const char* id : {"n1", "n2", "n3", "n4", "n5"}) {
+    EXPECT_EQ(Create("main", id).action, "restore");
+    EXPECT_EQ(Outcome(id, false).action, "refuse");
+  }
+  EXPECT_EQ(Create("main", "n6").action, "restore");
+  EXPECT_EQ(Outcome("n6", true).action, "restore");
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Restored");
+}
+
+TEST_F(RestorerTest, OnFailureRetryFetchesWhatWasDamagedUntilItIsWhole) {
+  Follow(R"({"onFailure":"Retry"})");
+  fetch_error = Status(Code::kDataLoss, "segment 12 is damaged");
+  Drive(40);
+  EXPECT_GT(fetches, 10);
+  EXPECT_NE(WaitStateNow(), "cold");
+  EXPECT_EQ(cluster.CountEvents("RestoreFailed"), 1) << "the same failure is told once";
+  fetch_error = Status::Ok();
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+}
+
+TEST_F(RestorerTest, OnFailureFailHoldsThePodAndSaysWhatToDo) {
+  Follow(R"({"onFailure":"Fail","attempts":2})");
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  EXPECT_EQ(Outcome("n1", false).action, "refuse");
+  EXPECT_EQ(Create("main", "n2").action, "restore");
+  EXPECT_EQ(Outcome("n2", false).action, "refuse");
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+  EXPECT_FALSE(cluster.restores[0].ran);
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "RestoreFailed"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("Delete the pod to try once more"));
+  Restart();
+  restorer->Recover();
+  runtime::CreateAnswer answer = Create("main", "n3");
+  EXPECT_EQ(answer.action, "refuse");
+  EXPECT_THAT(answer.reason, HasSubstr("restore.onFailure is Fail"));
+  EXPECT_FALSE(cluster.HasEvent("pod/web-1", "ColdStart"));
+}
+
+TEST_F(RestorerTest, OnFailureFailHoldsAPodWhoseCheckpointIsDamaged) {
+  Follow(R"({"onFailure":"Fail"})");
+  fetch_error = Status(Code::kDataLoss, "segment 12 is damaged");
+  Drive();
+  EXPECT_EQ(fetches, 3);
+  EXPECT_EQ(WaitStateNow(), "waiting") << "an init container that fails would have a Job make another pod";
+  EXPECT_EQ(Create("migrate", "i1").action, "refuse");
+  EXPECT_EQ(Create("main", "n1").action, "refuse");
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+}
+
+TEST_F(RestorerTest, OnFailureRetryDoesNotRepeatWhatMayHaveRun) {
+  Follow(R"({"onFailure":"Retry"})");
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  EXPECT_EQ(Outcome("n1", false, /*ran=*/true).action, "refuse");
+  Drive();
+  EXPECT_EQ(Create("main", "n2").action, "refuse");
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+  EXPECT_TRUE(cluster.restores[0].ran);
 }
 
 TEST_F(RestorerTest, OtherContainersAreAnsweredByTheirKind) {
@@ -272,6 +393,30 @@ TEST_F(RestorerTest, AStoreThatDoesNotAnswerIsAskedUntilTheDeadline) {
   EXPECT_EQ(Create("main", "n1").action, "cold");
 }
 
+TEST_F(RestorerTest, AStoreThatIsNotConfiguredIsWaitedForAndNamed) {
+  cluster.checkpoint["status"]["manifest"]["store"] = "holdfast-store-2";
+  Drive(20);
+  EXPECT_EQ(fetches, 0) << "no other store is asked";
+  Result<std::string> told = ReadFile(layout.WaitFolder("new-uid") + "/state");
+  ASSERT_TRUE(told.ok());
+  EXPECT_THAT(*told, HasSubstr("holdfast-store-2"));
+  FakeStore brought;
+  Stores more({{"default", &store}, {"holdfast-store-2", &brought}}, nullptr, clock);
+  RestorerOptions options;
+  options.node_name = "node1";
+  options.fetch = [&](storage::Store& from, const std::string&, const std::string& to, const storage::IngestOptions&) {
+    EXPECT_EQ(&from, &brought);
+    WriteImages(to);
+    return Status::Ok();
+  };
+  options.enqueue = [](const std::string&) {};
+  restorer = std::make_unique<Restorer>(options, layout, journal, node, more, cluster, metrics, clock);
+  restorer->Recover();
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  restorer.reset();
+}
+
 TEST_F(RestorerTest, TheInitContainerEndsWhenTheLastSecondsOfTheFetchHaveBegun) {
   on_fetch = [&](const storage::IngestOptions& fetch) {
     clock.Advance(std::chrono::seconds(4));
@@ -300,6 +445,26 @@ TEST_F(RestorerTest, ACheckpointWithoutRestorableContainersStartsColdWithTheReas
   EXPECT_THAT(answer.reason, HasSubstr("plain runc"));
 }
 
+TEST_F(RestorerTest, ACheckpointThatNeedsWhatThisNodeLacksIsNotEvenFetchedAndSaysWhat) {
+  const std::pair<Json, const char*> cases[] = {{{{"arch", "arm64"}}, "it is of arm64, and this node amd64"},
+                                                {{{"cpuFeatures", "avx avx512f"}}, "may have begun to use: avx512f"},
+                                                {{{"criu", "4.10"}}, "made by CRIU 4.10, and this node has 4.2"}};
+  for (const auto& [platform, why] : cases) {
+    cluster.checkpoint["status"]["platform"] = platform;
+    Restart();
+    Drive();
+    EXPECT_EQ(fetches, 0);
+    EXPECT_EQ(Create("main", "n1").action, "cold");
+    EXPECT_THAT(Create("main", "n1").reason, HasSubstr(why));
+    std::filesystem::remove_all(layout.run);
+    ASSERT_TRUE(layout.Make().ok());
+  }
+  cluster.checkpoint["status"]["platform"] = {{"arch", "amd64"}, {"cpuFeatures", "avx"}, {"criu", "4.1.1"}};
+  Restart();
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+}
+
 TEST_F(RestorerTest, ARestartedAgentKnowsThatAContainerWasRestored) {
   Drive();
   Create("main", "n1");
@@ -309,6 +474,43 @@ TEST_F(RestorerTest, ARestartedAgentKnowsThatAContainerWasRestored) {
   EXPECT_EQ(Create("main", "n2").action, "cold");
   Drive();
   EXPECT_EQ(cluster.restores.size(), 1u);
+}
+
+TEST_F(RestorerTest, TheConnectionsArePutBackAsThePolicySays) {
+  Drive();
+  EXPECT_EQ(Create("main", "n1").established, "KeepLoopback");
+  cluster.pods["default/web-1"]["metadata"]["uid"] = "another-uid";
+  cluster.checkpoint["status"]["claim"]["podUID"] = "another-uid";
+  Follow(R"({"established":"CloseAll"})");
+  Drive();
+  EXPECT_EQ(Create("main", "n2", "web-1", "another-uid").established, "CloseAll");
+}
+
+TEST_F(RestorerTest, ARestartedAgentKnowsAPodThatWasLetGoWithoutACheckpoint) {
+  Json& pod = cluster.pods["default/web-1"];
+  pod["spec"]["runtimeClassName"] = api::kRuntimeClass;
+  pod["metadata"]["annotations"].erase(api::kRestore);
+  Drive();
+  ASSERT_TRUE(Exists(layout.RestoreFile("new-uid")));
+  Restart();
+  EXPECT_THAT(restorer->Recover(), testing::ElementsAre("default/web-1"));
+  cluster.pods.clear();
+  Drive();
+  EXPECT_FALSE(Exists(layout.RestoreFile("new-uid")));
+}
+
+TEST_F(RestorerTest, ADamagedStateGoesWithItsPod) {
+  layout.kubelet = dir.path() + "/kubelet";
+  ASSERT_TRUE(MakeDirs(layout.KubeletPod("here")).ok());
+  for (const char* uid : {"here", "gone"}) {
+    ASSERT_TRUE(WriteFileAtomically(layout.RestoreFile(uid), "{\"podUID\": \"").ok());
+    WriteImages(layout.RestoreFolder(uid));
+  }
+  Restart();
+  EXPECT_THAT(restorer->Recover(), IsEmpty());
+  EXPECT_TRUE(Exists(layout.RestoreFile("here")));
+  EXPECT_FALSE(Exists(layout.RestoreFile("gone")));
+  EXPECT_FALSE(Exists(layout.RestoreFolder("gone")));
 }
 
 TEST_F(RestorerTest, ALostOutcomeIsFoundByTheNextAgentAndReported) {
@@ -392,44 +594,110 @@ TEST_F(RestorerTest, ARestoredContainerThatStillRunsKeepsItsGrace) {
 }
 
 TEST_F(RestorerTest, TheLandingFolderOfTheSameNodeIsTakenInsteadOfTheStore) {
-  JournalEntry entry;
-  entry.uid = "ck-uid";
-  entry.ns = "default";
-  entry.name = "ck";
-  entry.pod = "web-0";
-  entry.pod_uid = "pod-uid";
-  entry.step = Step::kCommitted;
+  LeaveLandingFolder();
+  Drive();
+  EXPECT_EQ(fetches, 0);
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+}
+
+TEST_F(RestorerTest, WhatLandedInMemoryIsRestoredFromThereAndNothingIsLeft) {
+  LeaveLandingFolder(Place::kMemory);
+  Drive();
+  EXPECT_EQ(fetches, 0);
+  runtime::CreateAnswer answer = Create("main", "n1");
+  EXPECT_EQ(answer.action, "restore");
+  EXPECT_EQ(answer.dir, layout.RestoreFolder("new-uid"));
+  EXPECT_TRUE(Exists(answer.dir + "/main/images/inventory.img"));
+  EXPECT_THAT(*ListDir(layout.Memory() + "/restore"), testing::ElementsAre("new-uid"));
+  ASSERT_TRUE(layout.RemoveLanding("ck-uid").ok());  // its pod is gone
+  EXPECT_TRUE(Exists(answer.dir + "/main/images/inventory.img"));
+  EXPECT_EQ(Outcome("n1", true).action, "restore");
+  Drive();
+  EXPECT_FALSE(Exists(layout.RestoreFolder("new-uid")));
+  EXPECT_THAT(*ListDir(layout.Memory() + "/restore"), testing::IsEmpty());
+}
+
+TEST_F(RestorerTest, AnAgentThatDiedWhileItTookWhatLandedInMemoryLeavesNothingInTheWay) {
+  ASSERT_TRUE(MakeDirs(layout.RestoreMemory("new-uid") + "/main").ok());
+  ASSERT_EQ(symlink(layout.RestoreMemory("new-uid").c_str(), layout.RestoreFolder("new-uid").c_str()), 0);
+  ASSERT_TRUE(MakeDirs(layout.RestoreMemory("gone-uid") + "/main").ok());
+  Restart();
+  restorer->Recover();
+  EXPECT_THAT(*ListDir(layout.Memory() + "/restore"), testing::IsEmpty()) << "no pod waits for it";
+  ASSERT_TRUE(MakeDirs(layout.RestoreMemory("new-uid") + "/main").ok());
+  ASSERT_EQ(symlink(layout.RestoreMemory("new-uid").c_str(), layout.RestoreFolder("new-uid").c_str()), 0);
+  Drive();
+  EXPECT_EQ(fetches, 1);
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  EXPECT_TRUE(Exists(layout.RestoreFolder("new-uid") + "/main/images/inventory.img"));
+  EXPECT_FALSE(Exists(layout.RestoreMemory("new-uid")));
+}
+
+TEST_F(RestorerTest, WhatLayInTheMemoryOfANodeThatRestartedIsFetched) {
+  LeaveLandingFolder(Place::kMemory);
+  Drive();
+  EXPECT_EQ(fetches, 0);
+  ASSERT_TRUE(RemoveAll(layout.Memory()).ok());
+  ASSERT_TRUE(journal.Remove("ck-uid").ok());
+  Restart();
+  restorer->Recover();
+  Drive();
+  EXPECT_EQ(fetches, 1);
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  EXPECT_TRUE(Exists(layout.RestoreFolder("new-uid") + "/main/images/inventory.img"));
+}
+
+TEST_F(RestorerTest, WhatLiesOnTheDiskOfANodeThatRestartedIsNotTakenUnread) {
+  LeaveLandingFolder();
+  JournalEntry entry = *journal.Read("ck-uid");
+  entry.boot_id = "boot-0";
   ASSERT_TRUE(journal.Write(entry).ok());
-  WriteImages(layout.Landing("ck-uid"));
-  storage::Manifest manifest;
-  manifest.ns = "default";
-  manifest.checkpoint = "ck";
-  manifest.checkpoint_uid = "ck-uid";
-  manifest.created = "2026-01-01T00:00:00Z";
-  for (const char* path : {"main/images/inventory.img", "request.json", "result.json"}) {
-    storage::FileEntry file;
-    file.path = path;
-    file.size = ReadFile(layout.Landing("ck-uid") + "/" + path)->size();
-    storage::SegmentRef segment;
-    segment.size = static_cast<uint32_t>(file.size);
-    file.segments = {segment};
-    manifest.files.push_back(file);
-  }
-  ASSERT_TRUE(journal.WriteManifest("ck-uid", manifest.Serialize()).ok());
+  Drive();
+  EXPECT_EQ(fetches, 1);
+}
+
+TEST_F(RestorerTest, WhatWasFetchedBeforeTheNodeRestartedIsFetchedAgainUnlessItWasTried) {
+  Drive();
+  EXPECT_EQ(fetches, 1);
+  Restart();
+  restorer->Recover();
+  Drive();
+  EXPECT_EQ(fetches, 1) << "another agent, the same node";
+  boot_id = "boot-2";
+  Restart();
+  restorer->Recover();
+  Drive();
+  EXPECT_EQ(fetches, 2) << "a crash of the node may have cost it any part of the files";
+  EXPECT_EQ(WaitStateNow(), "ready");
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  boot_id = "boot-3";
+  Restart();
+  restorer->Recover();
+  Drive();
+  EXPECT_EQ(fetches, 2) << "its process may have run";
+}
+
+TEST_F(RestorerTest, APunchedLandingFolderIsNotTaken) {
+  LeaveLandingFolder();
+  ASSERT_TRUE(WriteFileAtomically(journal.SentLog("ck-uid"), "sent").ok());
+  Drive();
+  EXPECT_EQ(fetches, 1);
+}
+
+TEST_F(RestorerTest, WhatIsKeptOnThisNodeIsNotFetched) {
+  on_kept = [&](const std::string& manifest, const std::string& to) {
+    EXPECT_EQ(manifest, "ck-uid");
+    WriteImages(to);
+    return Status::Ok();
+  };
   Drive();
   EXPECT_EQ(fetches, 0);
   EXPECT_EQ(Create("main", "n1").action, "restore");
 }
 
 TEST_F(RestorerTest, ALandingFolderThatIsNotWholeIsNotTaken) {
-  JournalEntry entry;
-  entry.uid = "ck-uid";
-  entry.ns = "default";
-  entry.name = "ck";
-  entry.pod = "web-0";
-  entry.pod_uid = "pod-uid";
-  entry.step = Step::kCommitted;
-  ASSERT_TRUE(journal.Write(entry).ok());
+  LeaveLandingFolder();
+  ASSERT_TRUE(RemoveAll(layout.Landing("ck-uid", Place::kDisk) + "/main/images/inventory.img").ok());
   Drive();
   EXPECT_EQ(fetches, 1);
 }
@@ -446,6 +714,44 @@ TEST_F(RestorerTest, ARestartKeepsTheFolderThatAPodNobodyHasSeenYetWaitsIn) {
   EXPECT_THAT(*ListDir(layout.run + "/wait"), testing::ElementsAre("new-uid"));
   ASSERT_EQ(stat(layout.WaitFolder("new-uid").c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino) << "the pod has this one mounted";
+}
+
+TEST(DecideCreate, ANativeSidecarIsRestoredWhenTheCheckpointHasIt) {
+  kube::Pod pod;
+  pod.containers.emplace_back().name = "main";
+  pod.init_containers.emplace_back().name = "log-shipper";
+  pod.init_containers.back().restart_always = true;
+  RestoreState state;
+  state.phase = RestoreState::Phase::kReady;
+  state.containers = {{"log-shipper", {}}, {"main", {}}};
+  runtime::CreateQuestion question;
+  question.container = "log-shipper";
+  question.container_id = "c1";
+  const runtime::CreateAnswer answer = *DecideCreate(state, pod, question, false, Layout()).answer;
+  EXPECT_EQ(answer.action, "restore");
+  EXPECT_TRUE(answer.first && answer.more);
+}
+
+TEST(DecideCreate, EachContainerIsToldWhetherOthersAreStillToCome) {
+  kube::Pod pod;
+  for (const char* name : {"one", "two", "three"}) pod.containers.emplace_back().name = name;
+  RestoreState state;
+  state.phase = RestoreState::Phase::kReady;
+  state.containers = {{"one", {}}, {"two", {}}, {"three", {}}};
+  Layout layout;
+  auto create = [&](const std::string& name) {
+    runtime::CreateQuestion question;
+    question.container = name;
+    question.container_id = name + "-id";
+    runtime::CreateAnswer answer = *DecideCreate(state, pod, question, false, layout).answer;
+    state.containers[name].state = ContainerRestore::kRestored;
+    return answer;
+  };
+  runtime::CreateAnswer one = create("one");
+  EXPECT_TRUE(one.first && one.more);
+  state.containers["two"].state = ContainerRestore::kCold;
+  runtime::CreateAnswer three = create("three");
+  EXPECT_FALSE(three.first || three.more);
 }
 
 }  // namespace

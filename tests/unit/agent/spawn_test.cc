@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 #include "agent/host_node.h"
 #include "agent/http_kubelet.h"
@@ -92,6 +96,44 @@ TEST(KubeletAnswer, IsReadWithSuspicion) {
   EXPECT_EQ(read(404, "pod does not exist").status().code(), Code::kNotFound);
   EXPECT_EQ(read(403, "").status().code(), Code::kPermissionDenied);
   EXPECT_EQ(read(500, "checkpointing of default/web-0/main failed").status().code(), Code::kInternal);
+}
+
+// What a process in a mount namespace of its own finds while its parent, outside, is `there` or has ended at any moment; 0: nothing.
+int FoundBelow(bool there) {
+  int found[2], end[2];
+  if (pipe(found) != 0 || pipe(end) != 0) return -1;
+  const pid_t parent = fork();
+  if (parent == 0) {
+    if (fork() == 0) {
+      close(end[1]);
+      int pid = unshare(CLONE_NEWNS) == 0 ? FindNodeProcess().value_or(0) : -1;
+      [[maybe_unused]] ssize_t n = write(found[1], &pid, sizeof pid);
+      _exit(0);
+    }
+    char byte;
+    close(end[1]);
+    if (there) [[maybe_unused]]
+      ssize_t n = read(end[0], &byte, 1);
+    _exit(0);
+  }
+  close(found[1]);
+  int pid = -1;
+  const bool told = read(found[0], &pid, sizeof pid) == sizeof pid;
+  for (int fd : {found[0], end[0], end[1]}) close(fd);
+  while (wait(nullptr) > 0) {
+  }
+  EXPECT_NE(pid, parent) << "it may end at any moment";
+  return told ? pid : -1;
+}
+
+TEST(FindNodeProcess, NamesOneThatOutlivesTheParentOfACommand) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // as containerd's shim is
+  const std::string ours = std::filesystem::read_symlink("/proc/self/ns/mnt");
+  for (int round = 0; round < 200; ++round) {
+    const int pid = FoundBelow(round % 2 == 0);
+    ASSERT_GT(pid, 0) << "these tests need root; round " << round;
+    EXPECT_EQ(std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/ns/mnt"), ours);
+  }
 }
 
 }  // namespace

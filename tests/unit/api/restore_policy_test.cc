@@ -23,10 +23,11 @@ TEST(RestorePolicyJson, ReadsWhatIsSet) {
                                  {"retention", {{"keepLast", 5}, {"maxBytes", "50Gi"}}}}}});
   EXPECT_FALSE(p.spec.triggers.drain);
   EXPECT_TRUE(p.spec.triggers.interval_auto);
-  EXPECT_EQ(p.spec.restore.on_failure, OnFailure::kFail);
-  EXPECT_EQ(p.spec.restore.attempts, 10);
+  EXPECT_EQ(p.spec.restore.options.on_failure, OnFailure::kFail);
+  EXPECT_EQ(p.spec.restore.options.attempts, 10);
   EXPECT_EQ(*p.spec.restore.max_age, std::chrono::hours(24));
-  EXPECT_EQ(EstablishedName(p.spec.established), "CloseAll");
+  EXPECT_EQ(p.spec.restore.options.established, Established::kCloseAll);
+  EXPECT_EQ(RestoreOptions::FromJson(p.spec.restore.options.ToJson()).established, Established::kCloseAll);
   EXPECT_EQ(p.spec.retention.max_bytes, 50LL << 30);
 }
 

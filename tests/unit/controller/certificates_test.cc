@@ -43,7 +43,7 @@ class KeeperTest : public ::testing::Test {
   KeeperTest() : api_(std::make_shared<FakeApi>()), client_(api_, clock_) {
     options_.ns = "hf";
     options_.webhook_hosts = ServiceHosts("holdfast-webhook", "hf");
-    options_.store_hosts = ServiceHosts("holdfast-store", "hf");
+    options_.store_hosts = StoreHosts("hf");
     api_->Put(kHooks, {{"metadata", {{"name", "holdfast"}}}, {"webhooks", {{{"name", "pods"}, {"clientConfig", Json::object()}}}}});
   }
   CertificateKeeper Keeper() {
@@ -79,6 +79,15 @@ TEST_F(KeeperTest, MakesEverythingOnceAndSecondReplicaTakesIt) {
   EXPECT_EQ(api_->Count("PUT"), 0u);
   ASSERT_EQ(given_.size(), 2u) << "once to each replica";
   EXPECT_EQ(given_[0], given_[1]);
+}
+
+TEST_F(KeeperTest, AFurtherStoreNeedsNoOtherCertificate) {
+  CertificateKeeper keeper = Keeper();
+  ASSERT_TRUE(keeper.Ensure({}).ok());
+  const auto facts = ReadCertificate(Stored("holdfast-store-tls", "tls.crt"));
+  ASSERT_TRUE(facts.ok());
+  for (const char* host : {"holdfast-store.hf.svc", "holdfast-store-1.hf.svc", "holdfast-store-31.hf.svc"})
+    EXPECT_NE(std::find(facts->hosts.begin(), facts->hosts.end(), host), facts->hosts.end()) << host;
 }
 
 TEST_F(KeeperTest, TwoReplicasThatBeginTogetherEndWithOneCa) {

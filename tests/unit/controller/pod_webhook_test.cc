@@ -55,6 +55,18 @@ TEST_F(PodWebhookTest, GivesAProtectedPodTheRuntimeClassAndNothingElse) {
   EXPECT_EQ(Mutated(WebPodObject())["spec"]["runtimeClassName"], "holdfast");
 }
 
+TEST_F(PodWebhookTest, APodJoinsTheGroupOfItsWorkloadUnlessItNamesOneItself) {
+  view_.AddWeb({{api::kProtect, "true"}, {api::kMemberOf, "ring"}});
+  Json pod = WebPodObject();
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"], Json({{api::kMemberOf, "ring"}}));
+  pod["metadata"]["annotations"] = {{"keep", "me"}};
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"], Json({{"keep", "me"}, {api::kMemberOf, "ring"}}));
+  pod["metadata"]["annotations"] = {{api::kMemberOf, "other"}};
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"], Json({{api::kMemberOf, "other"}}));
+  view_.AddWeb({{api::kMemberOf, "ring"}});
+  EXPECT_TRUE(Ask(WebPodObject()).patch.is_null()) << "what is not protected is in no group";
+}
+
 TEST_F(PodWebhookTest, LeavesOtherPodsAlone) {
   struct Case {
     const char* what;
@@ -130,10 +142,49 @@ TEST_F(PodWebhookTest, GatesForEveryStateOfThePredecessor) {
   view_.pods = {Share(WebPod())};
   EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
   view_.checkpoints.clear();
-  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "a second replica waits for nobody";
-  kube::Pod dying = WebPod();
-  dying.meta.deletion_timestamp = "2026-06-01T12:00:00Z";
-  view_.pods = {Share(dying)};
+  view_.pods.clear();
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "the first one waits for nobody";
+}
+
+// Hole 21 of docs/faults.md: the cache may be behind the deletion that the request answers, and behind the checkpoint
+// that has just become Ready.
+TEST_F(PodWebhookTest, ACacheThatIsBehindLetsNobodyPastAPodThatMayHaveEnded) {
+  view_.pods = {Share(WebPod())};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "its deletion is not in the cache yet";
+  kube::Pod starting = WebPod();
+  starting.phase = "Pending";
+  view_.pods = {Share(starting)};
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "it has no state that could be lost";
+  view_.pods.clear();
+  api::Checkpoint interval = InPhase(Phase::kStoring);
+  interval.spec.final = false;
+  interval.spec.trigger = api::Trigger::kInterval;
+  view_.checkpoints = {Share(interval)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "that it is Ready is not in the cache yet";
+}
+
+// The request may come before the news of the deletion that it answers: whether the other one still lives is for the claim to find out.
+TEST_F(PodWebhookTest, GatesForStateThatIsNotUsedThoughItsPodSeemsToLive) {
+  api::Checkpoint given = InPhase(Phase::kReady);
+  given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(15))};
+  view_.checkpoints = {Share(given)};
+  kube::Pod claimant = WebPod("web-c", "uid-c");
+  claimant.phase = "Pending";
+  view_.pods = {Share(claimant)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+  claimant.meta.deletion_timestamp = FormatTime(At(20));
+  view_.pods = {Share(claimant)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+  view_.pods.clear();
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "the claim is dropped soon";
+  given.status.restores = {{"web-c", "node-b", FormatTime(At(16)), "Restored", "", 0.5}};
+  view_.checkpoints = {Share(given)};
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject())));
+  api::Checkpoint interval = InPhase(Phase::kReady);
+  interval.spec.final = false;
+  interval.spec.trigger = api::Trigger::kInterval;
+  view_.checkpoints = {Share(interval)};
+  view_.pods = {Share(WebPod())};
   EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
 }
 
@@ -151,6 +202,28 @@ TEST_F(PodWebhookTest, ARequestForACheckpointGatesAlsoUnprotectedPods) {
   const Json mutated = Mutated(pod);
   EXPECT_TRUE(HasGate(mutated));
   EXPECT_EQ(mutated["spec"]["runtimeClassName"], "holdfast");
+}
+
+TEST_F(PodWebhookTest, ABarePodThatSleepsAndIsMadeAnewGoesOn) {
+  api::SuspendedWorkload sleeper = SleeperOfWeb(true);
+  sleeper.spec.target_kind = "Pod";
+  sleeper.spec.target_name = "lab";
+  sleeper.status.phase = api::SuspendPhase::kSuspended;
+  sleeper.status.checkpoints = {{"lab", "uid-lab", "", "suspend-lab"}};
+  view_.suspended = {Share(sleeper)};
+  api::Checkpoint kept = InPhase(Phase::kReady, "lab", "uid-lab");
+  kept.meta.name = "suspend-lab";
+  view_.checkpoints = {Share(kept)};
+  const Json lab = {{"metadata", {{"name", "lab"}}}, {"spec", {{"containers", {{{"name", "main"}, {"image", "i"}}}}}}};
+  const Json made = Mutated(lab);
+  EXPECT_EQ(GetString(made, {"metadata", "annotations", api::kFromCheckpoint}), "suspend-lab");
+  EXPECT_TRUE(HasGate(made));
+  Json other = lab;
+  other["metadata"]["name"] = "other";
+  EXPECT_TRUE(Ask(other).patch.is_null());
+  kept.status.claim = api::Claim{"lab", "uid-next", FormatTime(At(1))};
+  view_.checkpoints = {Share(kept)};
+  EXPECT_FALSE(HasGate(Mutated(lab))) << "its state is given away";
 }
 
 TEST_F(PodWebhookTest, WarnsAboutAnAnnotationThatMeansNothing) {

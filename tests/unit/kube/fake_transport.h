@@ -8,8 +8,11 @@
 
 #include "base/json.h"
 #include "kube/http.h"
+#include "tests/eventually.h"
 
 namespace holdfast::kube {
+
+using testing::Eventually;
 
 inline HttpResponse JsonAnswer(int status, const Json& body) {
   return {.status = status, .headers = {{"content-type", "application/json"}}, .body = DumpJson(body)};
@@ -147,22 +150,15 @@ class FakeTransport : public Transport {
   std::vector<std::shared_ptr<Watch>> watches_;
 };
 
-// Waits for up to 10 s of real time.
-template <class Ready>
-bool Eventually(Ready ready) {
-  for (MonoTime end = Clock::Real().Mono() + std::chrono::seconds(10); Clock::Real().Mono() < end;) {
-    if (ready()) return true;
-    Clock::Real().Sleep(std::chrono::milliseconds(1), {});
-  }
-  return ready();
-}
-
 // Moves `clock` in small steps until `ready`, through at most `limit` of virtual time.
 template <class Ready>
 bool AdvanceUntil(FakeClock& clock, Duration step, Duration limit, Ready ready) {
   for (Duration passed{0}; passed <= limit; passed += step) {
-    // Real time for the code under test to reach its next wait.
-    for (MonoTime end = Clock::Real().Mono() + std::chrono::milliseconds(10); Clock::Real().Mono() < end;) {
+    // Until the code under test waits for time to pass: what is still on its way there must not find that it has passed already.
+    const MonoTime start = Clock::Real().Mono();
+    for (Duration real{0};
+         real < std::chrono::milliseconds(10) || (clock.waiters() == 0 && real < std::chrono::seconds(10) * testing::Slow());
+         real = Clock::Real().Mono() - start) {
       if (ready()) return true;
       Clock::Real().Sleep(std::chrono::milliseconds(1), {});
     }

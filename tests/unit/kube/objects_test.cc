@@ -5,6 +5,16 @@
 namespace holdfast::kube {
 namespace {
 
+TEST(Objects, APodKeepsTheConditionsThatOthersThanKubernetesWrite) {
+  const Json ours = {{"type", "example.com/Used"}, {"status", "False"}, {"message", "it is not"}},
+             ready = {{"type", "Ready"}, {"status", "True"}};
+  const Pod pod = Pod::FromJson({{"status", {{"conditions", {ready, ours}}}}});
+  ASSERT_EQ(pod.conditions.size(), 1u);
+  EXPECT_EQ(pod.conditions[0].type, "example.com/Used");
+  EXPECT_EQ(pod.conditions[0].message, "it is not");
+  EXPECT_TRUE(pod.ready);
+}
+
 TEST(Objects, ReadAPod) {
   Json json = *ParseJson(R"({
     "metadata": {"name": "web-0", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"},

@@ -18,19 +18,23 @@ class OwnWritesTest : public InformerTest {
       if (request.method == "GET") return JsonAnswer(200, ListOf(5, {Object("a", 3)}));
       return JsonAnswer(200, Object("a", ++version_));
     });
-    Start();
     controller_.AddSource(Watch(informer_, controller_));
+    Start();
   }
-  ~OwnWritesTest() override { controller_.Stop(); }
+  ~OwnWritesTest() override {
+    controller_.Stop();
+    informer_.Stop();  // it has news for the controller, which is gone first
+  }
 
   Result<ReconcileResult> Reconcile(const std::string& key) {
     auto seen = informer_.Get("ns", "a");
     saw_ = key + " at " + (seen ? seen->meta.resource_version : "-");
-    ++runs_;
-    if (!writes_) return ReconcileResult{};
+    const Resource* writes = writes_;
     CallOptions options;
     options.dry_run = dry_run_;
-    EXPECT_TRUE(client_.Patch(*writes_, "ns", "a", PatchType::kMerge, {{"value", "new"}}, options).ok());
+    ++runs_;  // from here on the test may change what is above
+    if (!writes) return ReconcileResult{};
+    EXPECT_TRUE(client_.Patch(*writes, "ns", "a", PatchType::kMerge, {{"value", "new"}}, options).ok());
     return ReconcileResult{};
   }
   bool Ran(int times) {

@@ -259,18 +259,23 @@ TEST(WorkQueue, WaitersWakeOnShutDown) {
 
 TEST(KeyTable, AgreesWithAMapThroughGrowthAndShrinkage) {
   struct Thing {
-    std::string key{};
+    explicit Thing(std::string name) : key(std::move(name)) {}
+    bool Is(const std::string& other) const { return key == other; }
+    static size_t Hash(const std::string& key) { return std::hash<std::string>()(key); }
+    std::string key;
     uint32_t hash = 0;
     int value = 0;
   };
-  KeyTable<Thing> table;
+  KeyTable<Thing, std::string> table;
   std::map<std::string, int> model;
   std::mt19937 random(1);
   for (int step = 0; step < 60000; ++step) {
     const std::string key = "k" + std::to_string(random() % 3000);
     // Grows in the first half, shrinks in the second.
     if (random() % 10 < (step < 30000 ? 7u : 2u)) {
-      table.FindOrAdd(key)->value = model[key] = step;
+      const auto [thing, is_new] = table.FindOrAdd(key, key);
+      EXPECT_NE(is_new, model.contains(key));
+      thing->value = model[key] = step;
     } else if (Thing* found = table.Find(key)) {
       ASSERT_EQ(model.erase(key), 1u);
       table.Erase(found);
@@ -279,7 +284,18 @@ TEST(KeyTable, AgreesWithAMapThroughGrowthAndShrinkage) {
     if (step % 5000 != 0) continue;
     for (const auto& [known, value] : model) ASSERT_EQ(table.Find(known)->value, value) << known;
   }
-  for (const auto& [key, value] : std::map<std::string, int>(model)) table.Erase(table.Find(key));
+  // Each is met once, also while they go.
+  std::map<std::string, int> met;
+  table.ForEach([&](Thing* thing) {
+    EXPECT_TRUE(met.emplace(thing->key, thing->value).second);
+    if (thing->value % 2 == 0) table.Erase(thing);
+  });
+  EXPECT_EQ(met, model);
+  std::erase_if(model, [](const auto& entry) { return entry.second % 2 == 0; });
+  EXPECT_EQ(table.size(), model.size());
+  table.Reserve(100000);
+  for (const auto& [key, value] : model) EXPECT_EQ(table.Find(key)->value, value);
+  table.ForEach([&](Thing* thing) { table.Erase(thing); });
   EXPECT_EQ(table.size(), 0u);
 }
 

@@ -15,7 +15,7 @@ World Seen() {
   w.pod = Share(WebPod());
   w.node = Share(ReadyNode());
   w.lineage.owner = WebOwner();
-  w.admission = Admission{true, "", false};
+  w.admission = Admission{.granted = true};
   return w;
 }
 
@@ -67,6 +67,121 @@ TEST(Checkpoint, FixesTheUidAndTakesTheFinalizerFirst) {
   EXPECT_EQ(step.patch["metadata"]["finalizers"], Json({"other/one", kContentFinalizer}));
 }
 
+Json InfoOfWeb() {
+  return {{"pod", "web-a"},
+          {"podUID", "uid-a"},
+          {"node", "node-a"},
+          {"final", true},
+          {"startedAt", FormatTime(At(-60))},
+          {"owner", api::ToJson(WebOwner())},
+          {"policy", "gold"},
+          {"platform", {{"arch", "amd64"}}},
+          {"result", {{"memory_bytes", 1000}, {"files_bytes", -7}}},
+          {"containers", {{{"name", "main"}, {"image", "i"}}, {{"name", "plain"}, {"restorable", false}}}}};
+}
+
+Content ContentOfWeb() {
+  return {.store = "holdfast-store-1",
+          .ns = "default",
+          .checkpoint = WebDrain().meta.name,
+          .digest = "blake3:1",
+          .created = FormatTime(At(-50)),
+          .stored_bytes = 4096,
+          .info = InfoOfWeb()};
+}
+
+World Adopting(void (*change)(api::Checkpoint*) = nullptr) {
+  World w = Seen();
+  api::Checkpoint c = *w.checkpoint;
+  c.meta.annotations[api::kManifest] = "old-uid";
+  c.spec.final = false;
+  c.spec.trigger = api::Trigger::kManual;
+  if (change != nullptr) change(&c);
+  w.checkpoint = Share(c);
+  w.pod = nullptr;
+  w.content = ContentOfWeb();
+  return w;
+}
+
+TEST(Adoption, ACheckpointThatEtcdLostIsReadyAsTheStoreHasIt) {
+  World w = Adopting();
+  const Step step = Next(w, At(1));
+  ASSERT_EQ(step.action, Action::kPatchStatus) << step.why;
+  const api::Checkpoint made = api::Checkpoint::FromJson(step.patch);
+  EXPECT_EQ(made.status.phase, Phase::kReady);
+  EXPECT_EQ(made.status.manifest_id, "old-uid");
+  EXPECT_EQ(made.store(), "holdfast-store-1") << "the one that has it";
+  EXPECT_EQ(made.status.manifest_digest, "blake3:1");
+  EXPECT_EQ(made.status.owner.uid, WebOwner().uid);
+  EXPECT_EQ(made.status.policy, "gold");
+  EXPECT_EQ(made.status.node_name, "node-a");
+  EXPECT_EQ(made.status.stored_bytes, 4096);
+  EXPECT_EQ(made.status.memory_bytes, 1000);
+  EXPECT_EQ(made.status.files_bytes, 0) << "nothing odd reaches the API";
+  EXPECT_EQ(made.status.arch, "amd64");
+  EXPECT_EQ(made.status.completed_at, FormatTime(At(-50))) << "as old as it is";
+  ASSERT_EQ(made.status.containers.size(), 2u);
+  EXPECT_TRUE(made.status.containers[0].restorable);
+  EXPECT_FALSE(made.status.containers[1].restorable);
+  ASSERT_TRUE(step.notice);
+  EXPECT_EQ(step.notice->reason, "Adopted");
+}
+
+TEST(Adoption, AsksTheStoreOnceItHoldsTheObject) {
+  World w = Adopting([](api::Checkpoint* c) { c->meta.finalizers.clear(); });
+  w.content.reset();
+  EXPECT_EQ(Next(w, At(1)).action, Action::kPrepare) << "nothing is promised before its deletion would take the content along";
+  w = Adopting();
+  w.content.reset();
+  EXPECT_EQ(Next(w, At(1)).action, Action::kAskStore);
+}
+
+TEST(Adoption, WaitsForAStoreThatDoesNotAnswerAsLongAsItTakes) {
+  World w = Adopting();
+  w.content = Status(Code::kUnavailable, "no answer");
+  for (int at : {1, 10'000}) {
+    const Step step = Next(w, At(at));
+    ASSERT_EQ(step.action, Action::kPatchStatus);
+    EXPECT_EQ(PhaseOf(step), "Pending");
+    ASSERT_TRUE(step.again);
+    EXPECT_GE(*step.again, std::chrono::seconds(1));
+  }
+}
+
+TEST(Adoption, TakesNothingThatIsNotItsOwn) {
+  struct Case {
+    const char* what;
+    World world;
+  };
+  std::vector<Case> cases = {
+      {"no uid", Adopting([](api::Checkpoint* c) { c->spec.pod_uid = ""; })},
+      {"final: a pod could get it that went on long ago", Adopting([](api::Checkpoint* c) { c->spec.final = true; })},
+      {"an interval's, which pods get by themselves", Adopting([](api::Checkpoint* c) { c->spec.trigger = api::Trigger::kInterval; })},
+      {"not there", Adopting()},
+      {"damaged", Adopting()},
+      {"another namespace's", Adopting()},
+      {"of another name: there could be two of it", Adopting()},
+      {"another pod's", Adopting()},
+  };
+  cases[3].world.content = Status(Code::kNotFound, "no such manifest");
+  cases[4].world.content = Status(Code::kDataLoss, "its manifest is damaged");
+  Content content = ContentOfWeb();
+  content.ns = "other";
+  cases[5].world.content = content;
+  content = ContentOfWeb();
+  content.checkpoint = "another";
+  cases[6].world.content = content;
+  content = ContentOfWeb();
+  content.info["podUID"] = "uid-z";
+  cases[7].world.content = content;
+  for (const Case& c : cases) {
+    const Step step = Next(c.world, At(1));
+    ASSERT_EQ(step.action, Action::kPatchStatus) << c.what;
+    EXPECT_EQ(PhaseOf(step), "Failed") << c.what;
+    EXPECT_EQ(ReasonOf(step), "NotStored") << c.what;
+  }
+}
+
 struct Refusal {
   const char* what;
   void (*change)(World*, api::Checkpoint*, kube::Pod*, kube::Node*);
@@ -90,10 +205,17 @@ const Refusal kRefusals[] = {
        c->spec.final = false;
      },
      "Unsupported", "kata"},
-    {"nvidia", [](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) { p->containers[0].limits["nvidia.com/gpu"] = "1"; }, "Unsupported",
-     "GPU checkpointing is not available on this node"},
+    {"nvidia under plain runc",
+     [](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) {
+       p->containers[0].limits["nvidia.com/gpu"] = "1";
+       p->runtime_class = "";
+     },
+     "Unsupported", "set runtimeClassName: holdfast"},
+    {"a part of a GPU",
+     [](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) { p->containers[0].limits["nvidia.com/mig-1g.10gb"] = "1"; }, "Unsupported",
+     "nvidia.com/mig-1g.10gb"},
     {"amd", [](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) { p->containers[0].limits["amd.com/gpu"] = "2"; }, "Unsupported",
-     "GPU"},
+     "only whole NVIDIA ones"},
     {"static pod", [](World*, api::Checkpoint*, kube::Pod* p, kube::Node*) { p->meta.annotations["kubernetes.io/config.mirror"] = "x"; },
      "Unsupported", "static pod"},
     {"windows", [](World*, api::Checkpoint*, kube::Pod*, kube::Node* n) { n->meta.labels["kubernetes.io/os"] = "windows"; }, "Unsupported",
@@ -172,7 +294,7 @@ TEST(Checkpoint, WaitsForAPodThatDoesNotRunYetAndSaysSoOnce) {
 
 TEST(Checkpoint, AnEndlessReasonIsWrittenOnceToo) {
   World w = Seen();
-  w.admission = Admission{false, std::string(100000, 'x'), true};
+  w.admission = Admission{.waits_for = std::string(100000, 'x'), .budget = true};
   const Step step = Next(w, At(1));
   ASSERT_EQ(step.action, Action::kPatchStatus);
   api::Checkpoint told = *w.checkpoint;
@@ -207,12 +329,80 @@ TEST(Checkpoint, ADrainAsksForItsTurnAndAManualOneDoesNot) {
 
 TEST(Checkpoint, BehindABudgetItWaitsAndThenGoesWithoutATrace) {
   World w = Seen();
-  w.admission = Admission{false, "PodDisruptionBudget default/web allows no disruption now", true};
+  w.admission = Admission{.waits_for = "PodDisruptionBudget default/web allows no disruption now", .budget = true};
   Step step = Next(w, At(1));
   EXPECT_EQ(PhaseOf(step), "Pending");
   EXPECT_EQ(*step.again, std::chrono::seconds(2));
   step = Next(w, At(100));
   EXPECT_EQ(step.action, Action::kDelete) << "nothing was frozen; a Failed one would let the next eviction go without trying";
+}
+
+TEST(Checkpoint, InTheQueueOfItsNodeItWaitsBeyondItsDeadlineWhichBeginsWithItsTurn) {
+  World w = Seen();
+  w.admission = Admission{.waits_for = "4 of at most 4 checkpoints are under way on node node-a, 11 wait before it", .queued = true};
+  const Step waits = Next(w, At(500));
+  EXPECT_EQ(PhaseOf(waits), "Pending");
+  EXPECT_EQ(ReasonOf(waits), "Queued");
+  EXPECT_EQ(*waits.again, std::chrono::seconds(2));
+  EXPECT_EQ(ReasonOf(Next(w, At(3600))), "Deadline") << "nobody waits for ever";
+  w.admission = Admission{.granted = true};
+  api::Checkpoint c = InPhase(Phase::kAssigned);
+  const Step turn = Next(w, At(500));
+  ASSERT_EQ(PhaseOf(turn), "Assigned");
+  c.status.started_at = GetString(turn.patch, {"status", "startedAt"});
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(614)).action, Action::kNothing);
+  EXPECT_EQ(ReasonOf(Next(w, At(615))), "Deadline");
+}
+
+TEST(Checkpoint, BehindOthersThatDoNotGetOnItWaitsUntilItsDeadline) {
+  World w = Seen();
+  w.admission = Admission{.waits_for = "4 of at most 4 checkpoints are under way on node node-a"};
+  EXPECT_EQ(ReasonOf(Next(w, At(99))), "Waiting");
+  EXPECT_EQ(ReasonOf(Next(w, At(100))), "Deadline");
+}
+
+World Stopping(Phase phase) {
+  World w = Seen();
+  api::Checkpoint c = InPhase(phase);
+  c.spec.trigger = api::Trigger::kStop;
+  c.spec.deadline = std::chrono::minutes(10);
+  w.checkpoint = Share(c);
+  w.admission.reset();
+  kube::Pod pod = *w.pod;
+  pod.meta.deletion_timestamp = FormatTime(At(30));
+  w.pod = Share(pod);
+  return w;
+}
+
+TEST(Checkpoint, OfAPodThatIsBeingStoppedIsAssignedAtOnce) {
+  EXPECT_EQ(PhaseOf(Next(Stopping(Phase::kPending), At(1))), "Assigned");
+  World manual = Stopping(Phase::kPending);
+  manual.checkpoint = Share(WebDrain());
+  EXPECT_EQ(ReasonOf(Next(manual, At(1))), "PodGone") << "any other one comes too late";
+}
+
+TEST(Checkpoint, OfAStoppedPodThatIsGoneIsNotWaitedForWhenNoAgentTookItUp) {
+  World w = Stopping(Phase::kAssigned);
+  EXPECT_EQ(Next(w, At(100)).action, Action::kNothing);
+  w.pod = nullptr;
+  EXPECT_EQ(Next(w, At(59)).action, Action::kNothing);
+  EXPECT_EQ(ReasonOf(Next(w, At(60))), "PodGone");
+}
+
+TEST(Checkpoint, OfAStoppedPodGoesWhenNobodyWentOnFromIt) {
+  World w = Stopping(Phase::kReady);
+  w.pod = nullptr;
+  EXPECT_EQ(Next(w, At(60)).action, Action::kNothing);
+  EXPECT_EQ(Next(w, At(3700)).action, Action::kDelete);
+  api::Checkpoint c = *w.checkpoint;
+  c.spec.pinned = true;
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(3700)).action, Action::kNothing);
+  c.spec.pinned = false;
+  c.spec.trigger = api::Trigger::kDrain;
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(3700)).action, Action::kNothing) << "that of a drain stays";
 }
 
 TEST(Checkpoint, TheControllerGivesUpOnlyWhatNoAgentTookUp) {
@@ -227,35 +417,23 @@ TEST(Checkpoint, TheControllerGivesUpOnlyWhatNoAgentTookUp) {
   EXPECT_EQ(ReasonOf(Next(w, At(115))), "Deadline");
 }
 
-TEST(Checkpoint, TtlEndsOnlyWhatNobodyNeeds) {
-  struct Case {
-    const char* what;
-    void (*change)(World*, api::Checkpoint*);
-    Action action;
-  };
-  const Case kCases[] = {
-      {"over", [](World*, api::Checkpoint*) {}, Action::kDelete},
-      {"not over", [](World*, api::Checkpoint* c) { c->spec.ttl = std::chrono::hours(2); }, Action::kNothing},
-      {"pinned", [](World*, api::Checkpoint* c) { c->spec.pinned = true; }, Action::kNothing},
-      {"last good of a live workload", [](World* w, api::Checkpoint*) { w->last_good = true; }, Action::kNothing},
-      {"being restored",
-       [](World* w, api::Checkpoint* c) {
-         c->status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(20))};
-         kube::Pod claimant = WebPod("web-b", "uid-b");
-         claimant.phase = "Pending";
-         w->claimant = Share(claimant);
-       },
-       Action::kNothing},
-  };
-  for (const Case& c : kCases) {
-    World w = Seen();
-    w.pod = nullptr;
-    api::Checkpoint ready = InPhase(Phase::kReady);
-    ready.spec.ttl = std::chrono::hours(1);
-    c.change(&w, &ready);
-    w.checkpoint = Share(ready);
-    EXPECT_EQ(Next(w, At(3611)).action, c.action) << c.what;
-  }
+TEST(Checkpoint, WaitsWhileItsNamespaceIsOverItsQuotaAndThenFails) {
+  World w = Seen();
+  w.over_quota = "the checkpoints of namespace default take 6 GiB of its quota 5 GiB";
+  const Step wait = Next(w, At(1));
+  EXPECT_EQ(PhaseOf(wait), "Pending");
+  EXPECT_EQ(MessageOf(wait), w.over_quota);
+  EXPECT_TRUE(wait.again);
+  const Step failed = Next(w, At(101));
+  EXPECT_EQ(PhaseOf(failed), "Failed");
+  EXPECT_EQ(ReasonOf(failed), "StoreFull");
+}
+
+TEST(Checkpoint, RemembersThePolicyThatItsPodFollowed) {
+  World w = Seen();
+  EXPECT_FALSE(Next(w, At(1)).patch["status"].contains("policy")) << "the built-in one has no name";
+  w.policy = "gold";
+  EXPECT_EQ(GetString(Next(w, At(1)).patch, {"status", "policy"}), "gold");
 }
 
 TEST(Checkpoint, DeletionTakesTheContentLast) {
@@ -298,55 +476,11 @@ TEST(Checkpoint, DeletingTheOneOfAFrozenPodThawsThePod) {
   c.meta.deletion_timestamp = FormatTime(At(20));
   w.checkpoint = Share(c);
   EXPECT_EQ(Next(w, At(20)).action, Action::kReclaim);
-}
-
-// Restored drain checkpoints, newest first: number i was claimed by pod uid-(i), taken from uid-(i+1).
-std::vector<CheckpointPtr> Lineage(int count) {
-  std::vector<CheckpointPtr> out;
-  for (int i = 0; i < count; ++i) {
-    api::Checkpoint c = InPhase(Phase::kReady, "web-" + std::to_string(i + 1), "uid-" + std::to_string(i + 1));
-    c.status.completed_at = FormatTime(At(1000 - i));
-    c.status.claim = api::Claim{"web-" + std::to_string(i), "uid-" + std::to_string(i), FormatTime(At(1000 - i))};
-    c.status.restores = {{"web-" + std::to_string(i), "node-b", FormatTime(At(1001 - i)), "Restored", "", 0.5}};
-    out.push_back(Share(c));
-  }
-  return out;
-}
-
-TEST(Retention, KeepsTheNewestOfEachOwner) {
-  const auto dropped = Superseded(Lineage(5), 3, [](const std::string& uid) { return uid == "uid-0"; });
-  ASSERT_EQ(dropped.size(), 2u);
-  EXPECT_EQ(dropped[0]->spec.pod_uid, "uid-4");
-  EXPECT_EQ(dropped[1]->spec.pod_uid, "uid-5");
-}
-
-TEST(Retention, NeverTakesTheLastGoodOneOfALivePod) {
-  // Five replicas, each restored from a checkpoint of its own and alive.
-  std::vector<CheckpointPtr> replicas;
-  for (const CheckpointPtr& c : Lineage(5)) {
-    api::Checkpoint own = *c;
-    own.spec.pod_uid = "gone-" + own.spec.pod_uid;
-    replicas.push_back(Share(own));
-  }
-  EXPECT_TRUE(Superseded(replicas, 3, [](const std::string&) { return true; }).empty());
-}
-
-TEST(Retention, LeavesPinnedUnclaimedAndOtherTriggersAlone) {
-  auto all = Lineage(5);
-  api::Checkpoint pinned = *all[4], unclaimed = *all[3];
-  pinned.spec.pinned = true;
-  unclaimed.status.claim.reset();
-  all[4] = Share(pinned);
-  all[3] = Share(unclaimed);
-  EXPECT_TRUE(Superseded(all, 3, [](const std::string&) { return false; }).empty());
-}
-
-TEST(Retention, CountsOrdinalsApart) {
-  auto all = Lineage(4);
-  api::Checkpoint other = *all[3];
-  other.status.owner.ordinal = "1";
-  all[3] = Share(other);
-  EXPECT_TRUE(Superseded(all, 3, [](const std::string&) { return false; }).empty());
+  // Not while a scale-down may be on its way that rests on it: the process would run on, and be ended.
+  w.relied_on = true;
+  const Step step = Next(w, At(20));
+  EXPECT_EQ(step.action, Action::kNothing);
+  EXPECT_TRUE(step.again);
 }
 
 TEST(LostInTheMiddle, ACheckpointThatALostNodeWasMakingFails) {
@@ -367,55 +501,6 @@ TEST(LostInTheMiddle, ACheckpointThatALostNodeWasMakingFails) {
   c.spec.final = true;
   w.checkpoint = Share(c);
   EXPECT_EQ(Next(w, At(200)).action, Action::kNothing) << "its pod may be frozen, and committed";
-}
-
-// `count` unclaimed ones of one pod, newest first.
-std::vector<CheckpointPtr> Intervals(int count, const std::string& pod_uid, Phase phase = Phase::kReady) {
-  std::vector<CheckpointPtr> all;
-  for (int i = 0; i < count; ++i) {
-    api::Checkpoint c = InPhase(phase, "pod-" + pod_uid, pod_uid);
-    c.meta.name = c.meta.uid = pod_uid + "-" + std::to_string(i);
-    c.spec.final = false;
-    c.spec.trigger = api::Trigger::kInterval;
-    c.status.completed_at = FormatTime(At(1000 - 10 * i));
-    all.push_back(Share(c));
-  }
-  return all;
-}
-
-TEST(Retention, KeepsTheNewestIntervalOnesOfEachPod) {
-  auto all = Intervals(5, "uid-a");
-  for (const CheckpointPtr& c : Intervals(3, "uid-b")) all.push_back(c);
-  const auto dropped = Superseded(all, 3, [](const std::string&) { return true; });
-  ASSERT_EQ(dropped.size(), 2u) << "replicas share an owner, not a state";
-  EXPECT_EQ(dropped[0]->meta.name, "uid-a-3");
-  EXPECT_EQ(dropped[1]->meta.name, "uid-a-4");
-}
-
-TEST(Retention, OfALostPodDropsWhatWillNeverBeRestored) {
-  auto all = Intervals(3, "uid-a");
-  api::Checkpoint used = *all[0];
-  used.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(1100))};
-  all[0] = Share(used);
-  auto lives = [](const std::string& uid) { return uid == "uid-b"; };
-  EXPECT_TRUE(Superseded(all, 3, lives).empty()) << "the restore may still fail";
-  used.status.restores = {{"web-b", "node-b", FormatTime(At(1101)), "Restored", "", 1.0}};
-  all[0] = Share(used);
-  auto dropped = Superseded(all, 3, lives);
-  ASSERT_EQ(dropped.size(), 2u) << "what the heir came from stays";
-  EXPECT_EQ(dropped[0]->meta.name, "uid-a-1");
-  for (const CheckpointPtr& c : Intervals(1, "uid-b")) {
-    api::Checkpoint newer = *c;
-    newer.status.completed_at = FormatTime(At(2000));
-    all.push_back(Share(newer));
-  }
-  EXPECT_EQ(Superseded(all, 3, lives).size(), 3u) << "the heir has one of its own now";
-  EXPECT_EQ(Superseded(all, 3, [](const std::string&) { return true; }).size(), 2u) << "the old pod's node is still to learn of the claim";
-}
-
-TEST(Retention, KeepsAFewFailedIntervalOnesWhileTheirPodLives) {
-  EXPECT_EQ(Superseded(Intervals(5, "uid-a", Phase::kFailed), 3, [](const std::string&) { return true; }).size(), 2u);
-  EXPECT_EQ(Superseded(Intervals(5, "uid-a", Phase::kFailed), 3, [](const std::string&) { return false; }).size(), 5u);
 }
 
 }  // namespace

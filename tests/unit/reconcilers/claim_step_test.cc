@@ -56,6 +56,7 @@ const NotMine kNotMine[] = {
     {"claimed by another",
      [](api::Checkpoint* c) {
        c->status.claim = api::Claim{"web-c", "uid-c", ""};
+       c->status.restores = {{"web-c", "node-b", FormatTime(At(12)), "Restored", "", 0.5}};
      }},
     {"being deleted", [](api::Checkpoint* c) { c->meta.deletion_timestamp = "2026-06-01T12:00:00Z"; }},
     {"failed", [](api::Checkpoint* c) { c->status.phase = Phase::kFailed; }},
@@ -77,6 +78,76 @@ TEST(Claim, LeavesWhatIsNotItsOwn) {
     EXPECT_EQ(step.action, Action::kCold) << c.what;
     EXPECT_TRUE(step.notice) << "never silently";
   }
+}
+
+TEST(Claim, WaitsForTheEndOfAPodThatHasTheStateInVain) {
+  api::Checkpoint given = InPhase(Phase::kReady);
+  given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(11))};
+  kube::Pod claimant = WebPod("web-c", "uid-c");
+  Candidate candidate = Of(given);
+  candidate.claimant = Share(claimant);
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kCold) << "it is on its way into another replica";
+  claimant.meta.deletion_timestamp = FormatTime(At(15));
+  candidate.claimant = Share(claimant);
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kWait);
+  EXPECT_FALSE(Next(Seen({candidate}), At(20)).notice);
+  const Step overdue = Next(Seen({candidate}), At(60));
+  ASSERT_TRUE(overdue.notice);
+  EXPECT_EQ(overdue.notice->reason, "WaitsForPod");
+  candidate.claimant = nullptr;
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kWait) << "until the claim is dropped";
+  given.status.restores = {{"web-c", "node-b", FormatTime(At(12)), "Restored", "", 0.5}};
+  EXPECT_EQ(Next(Seen({Of(given)}), At(20)).action, Action::kCold) << "it went on in web-c";
+}
+
+TEST(Claim, WaitsUntilItIsDecidedWhetherItsStoppedPredecessorIsCheckpointed) {
+  kube::Pod stopped = *Dying();
+  stopped.runtime_class = api::kRuntimeClass;
+  World w = Seen({});
+  w.on_stop = true;
+  w.stopping = {Share(stopped)};
+  EXPECT_EQ(Next(w, At(15)).action, Action::kWait);
+  api::Checkpoint kept = InPhase(Phase::kDumping);
+  kept.spec.trigger = api::Trigger::kStop;
+  w.candidates = {Of(kept, w.stopping[0])};
+  EXPECT_EQ(Next(w, At(15)).action, Action::kWait);
+  kept.status.phase = Phase::kReady;
+  kept.status.completed_at = FormatTime(At(14));
+  w.candidates = {Of(kept, w.stopping[0])};
+  EXPECT_EQ(Next(w, At(15)).action, Action::kClaim) << "it is dead, if not gone";
+  w.candidates.clear();
+  stopped.meta.annotations[api::kLetGo] = "container main has a preStop hook";
+  w.stopping = {Share(stopped)};
+  const Step cold = Next(w, At(15));
+  EXPECT_EQ(cold.action, Action::kCold);
+  ASSERT_TRUE(cold.notice);
+  EXPECT_NE(cold.notice->note.find("preStop"), std::string::npos) << cold.notice->note;
+}
+
+// Hole 21 of docs/faults.md: whoever ends without its state being kept has a successor that says so.
+TEST(Claim, ASuccessorOfAStoppedPodSaysSoWhereNobodyCheckpointsWhatIsStopped) {
+  kube::Pod stopped = *Dying();
+  stopped.runtime_class = api::kRuntimeClass;
+  World w = Seen({});
+  w.stopping = {Share(stopped)};
+  w.others_run = true;
+  const Step cold = Next(w, At(15));
+  EXPECT_EQ(cold.action, Action::kCold);
+  ASSERT_TRUE(cold.notice);
+  EXPECT_NE(cold.notice->note.find("checkpointOnStop"), std::string::npos) << cold.notice->note;
+  api::Checkpoint moved = InPhase(Phase::kReady);
+  moved.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(12))};
+  moved.status.restores = {{"web-c", "node-b", FormatTime(At(13)), "Restored", "", 0.5}};
+  w.candidates = {Of(moved, w.stopping[0])};
+  EXPECT_FALSE(Next(w, At(15)).notice) << "its state went on in web-c: this is one more";
+}
+
+TEST(Claim, OneMoreBesideOthersThatRunHasNoPredecessor) {
+  World w = Seen({});
+  w.others_run = true;
+  const Step step = Next(w, At(15));
+  EXPECT_EQ(step.action, Action::kCold);
+  EXPECT_FALSE(step.notice);
 }
 
 TEST(Claim, WaitsWhileItsPredecessorIsBeingCheckpointedUpToTheDeadline) {
@@ -141,6 +212,16 @@ api::Checkpoint Snapshot() {
   c.status.owner = {"Pod", "old", "uid-old", "", ""};
   c.status.containers = {{"main", "", "", 1, true, ""}};
   return c;
+}
+
+TEST(Claim, WhatWasSuspendedIsNeverTooOldForIt) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.spec.trigger = api::Trigger::kSuspend;
+  World w = Seen({Of(c)});
+  api::RestorePolicy policy;
+  policy.spec.restore.max_age = std::chrono::hours(1);
+  w.protection.policy = Share(policy);
+  EXPECT_EQ(Next(w, At(7 * 86'400)).action, Action::kClaim);
 }
 
 TEST(Claim, FollowsAUsersRequestForANonFinalOne) {
@@ -215,8 +296,14 @@ TEST(Claim, OfAPodThatVanishedIsAbandonedUnlessItRestored) {
   Candidate lives = Of(c);
   lives.claimant = Share(Successor());
   EXPECT_FALSE(Abandoned(lives));
-  c.status.restores = {{"web-b", "node-b", FormatTime(At(16)), "Failed", "", 0}};
+  c.status.restores = {{"web-b", "node-b", FormatTime(At(16)), "Restored", "", 0}};
   EXPECT_FALSE(Abandoned(Of(c)));
+  c.status.restores[0].outcome = "ColdStart";
+  EXPECT_FALSE(Abandoned(Of(c)));
+  c.status.restores[0].outcome = "Failed";  // and its policy did not let it start cold
+  EXPECT_TRUE(Abandoned(Of(c)));
+  c.status.restores[0].ran = true;
+  EXPECT_FALSE(Abandoned(Of(c))) << "what its processes did for a moment would be done twice";
   c.status.restores[0].at = FormatTime(At(5));  // of an earlier pod of that name
   EXPECT_TRUE(Abandoned(Of(c)));
 }

@@ -80,6 +80,20 @@ TEST(Drain, LetsGoAfterTheDeadline) {
   EXPECT_NE(answer.notice->note.find("evicted without its state"), std::string::npos);
 }
 
+TEST(Drain, OneInTheQueueOfItsNodeIsHeldWhileTheStoreIsThere) {
+  api::Checkpoint c = InPhase(Phase::kPending);
+  EXPECT_TRUE(Answer(c, 115).allow);
+  c.status.conditions[0].reason = api::reason::kQueued;
+  EXPECT_FALSE(Answer(c, 115).allow);
+  EXPECT_FALSE(Answer(c, 3614).allow);
+  EXPECT_TRUE(Answer(c, 3615).allow) << "nobody waits for ever";
+  EvictionWorld w = Asked();
+  w.checkpoints = {Share(c)};
+  w.store_down = true;
+  EXPECT_FALSE(AnswerEviction(w, At(114)).allow);
+  EXPECT_TRUE(AnswerEviction(w, At(115)).allow);
+}
+
 TEST(Drain, LetsGoWithTheReasonWhenItsCheckpointFailed) {
   api::Checkpoint c = InPhase(Phase::kFailed);
   c.status.conditions[0].message = "the store is full (80 GiB of 80 GiB)";
@@ -245,6 +259,18 @@ TEST(DrainAdmission, LimitsEachNodeAndServesPriorityFirst) {
   EXPECT_FALSE(Admit(SeatOf("low", Phase::kPending, 1), traffic).granted);
   traffic.granted.push_back(SeatOf("y", Phase::kReady));
   EXPECT_FALSE(Admit(SeatOf("high", Phase::kPending, 9), traffic).granted) << "a frozen pod that is still there takes its place";
+}
+
+TEST(DrainAdmission, AQueueIsOneOnlyWhileThoseBeforeGetOn) {
+  Traffic traffic;
+  traffic.max_per_node = 2;
+  traffic.granted = {SeatOf("x", Phase::kDumping), SeatOf("y", Phase::kDumping)};
+  traffic.now = At(114);
+  EXPECT_TRUE(Admit(SeatOf("a"), traffic).queued);
+  traffic.now = At(115);
+  EXPECT_FALSE(Admit(SeatOf("a"), traffic).queued) << "their agent should have ended them by now";
+  traffic.granted[0] = SeatOf("x", Phase::kReady);
+  EXPECT_TRUE(Admit(SeatOf("a"), traffic).queued) << "one of them is being evicted";
 }
 
 TEST(DrainAdmission, OnesThatABudgetHoldsDoNotHoldOthers) {

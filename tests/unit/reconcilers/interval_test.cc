@@ -53,6 +53,14 @@ std::vector<int> Simulate(World w, int until, Phase outcome = Phase::kReady) {
   return asked;
 }
 
+TEST(Interval, OfAGroupFollowsOneMemberAlone) {
+  World w = Running();
+  w.opener = "web-a";
+  EXPECT_FALSE(Simulate(w, 3600).empty());
+  w.opener = "web-0";
+  EXPECT_TRUE(Simulate(w, 3600).empty());
+}
+
 TEST(Interval, ComesAsOftenAsThePolicySays) {
   const std::vector<int> asked = Simulate(Running(), 3600);
   ASSERT_GE(asked.size(), 5u);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "reconcilers/restorepolicy/status.h"
+#include "reconcilers/restorepolicy/survey.h"
 #include "tests/unit/reconcilers/world.h"
 
 namespace holdfast::reconcilers {
@@ -95,6 +96,37 @@ TEST(Protection, APolicysSelectorProtectsToo) {
   policy.spec.selector = api::LabelSelector::FromJson(&selector);
   view.policies = {Share(policy)};
   EXPECT_EQ(ProtectionOf(view, WebPod(), "default", Trace(view, WebPod(), "default")).policy->meta.name, "web");
+  const PolicyPtr web = view.policies[0];
+  policy.meta.name = "all";
+  for (const std::vector<PolicyPtr>& order : {std::vector<PolicyPtr>{web, Share(policy)}, std::vector<PolicyPtr>{Share(policy), web}}) {
+    view.policies = order;
+    EXPECT_EQ(ProtectionOf(view, WebPod(), "default", Trace(view, WebPod(), "default")).policy->meta.name, "all") << "the first by name";
+  }
+}
+
+TEST(Protection, WhatMaySleepIsProtectedUnlessItSaysNo) {
+  FakeView view;
+  api::SuspendedWorkload s;
+  s.meta.ns = "default";
+  s.spec.target_kind = "Deployment";
+  s.spec.target_name = "web";
+  view.suspended = {Share(s)};
+  auto protection = [&] {
+    const kube::Pod pod = WebPod();
+    return ProtectionOf(view, pod, "default", Trace(view, pod, "default"));
+  };
+  view.AddWeb({});
+  EXPECT_TRUE(protection().on);
+  kube::Namespace space;
+  space.meta.name = "default";
+  space.meta.annotations = {{api::kProtect, "false"}};
+  view.namespaces = {Share(space)};
+  EXPECT_TRUE(protection().on) << "the namespace's word is for those that nobody named";
+  view.AddWeb({{api::kProtect, "false"}});
+  EXPECT_FALSE(protection().on);
+  view.AddWeb({});
+  view.suspended.clear();
+  EXPECT_FALSE(protection().on);
 }
 
 TEST(Protection, DaemonsNeverMove) {
@@ -126,11 +158,14 @@ TEST(PolicyStatus, CountsWhatIsProtectedAndSaysWhyTheRestIsNot) {
   old.runtime_class = "";
   view.pods = {Share(WebPod()), Share(old)};
   view.checkpoints = {Share(InPhase(api::Phase::kReady))};
-  const Json status = restorepolicy::StatusOf(view, policy);
+  const Json status =
+      restorepolicy::StatusOf(view, policy, restorepolicy::MakePlan(restorepolicy::Survey(view, {"default"}, 0, At(60)), At(60)));
   EXPECT_EQ(status["matched"], 2);
   EXPECT_EQ(status["protected"], 1);
   EXPECT_EQ(status["unprotected"].at(0)["pod"], "web-old");
   EXPECT_EQ(status["lastCheckpoint"], "drain-web-a-uid-a");
+  ASSERT_EQ(status["retention"]["kept"], 1);
+  EXPECT_EQ(status["retention"]["keeps"][0]["reason"], "HoldsPod");
 }
 
 }  // namespace

@@ -58,15 +58,16 @@ struct Lost {
 
   int now = kBorn + 10;
 
-  Step Look() const {
+  World Seen() const {
     World w;
     w.pod = Share(successor);
     w.lineage.owner = WebOwner();
     w.protection = {true, Share(policy), ""};
     w.candidates = more;
     w.candidates.push_back({Share(checkpoint), pod, nullptr, node});
-    return Next(w, At(now));
+    return w;
   }
+  Step Look() const { return Next(Seen(), At(now)); }
 };
 
 struct Case {
@@ -183,6 +184,12 @@ const Case kCases[] = {
      [](Lost* l) {
        l->node = nullptr;
        l->checkpoint.status.claim = api::Claim{"web-c", "uid-c", ""};
+       l->checkpoint.status.restores = {{"web-c", "node-b", FormatTime(At(kBorn)), "Restored", "", 0.5}};
+     }},
+    {"another pod that should have gone on from it ended before", Action::kWait,
+     [](Lost* l) {
+       l->node = nullptr;
+       l->checkpoint.status.claim = api::Claim{"web-c", "uid-c", ""};
      }},
 };
 
@@ -213,12 +220,15 @@ TEST(LostNode, TheNewestOneIsTakenAndSaysFromWhenItIs) {
   api::Checkpoint claimed = *claim.checkpoint;
   claimed.status.claim = api::Claim{"web-b", "uid-b", FormatTime(At(kBorn + 10))};
   lost.more = {{Share(claimed), lost.pod, nullptr, nullptr}};
-  const Step release = lost.Look();
-  ASSERT_EQ(release.action, Action::kRelease);
-  ASSERT_TRUE(release.notice);
-  EXPECT_EQ(release.notice->reason, "StateIsOlder");
-  EXPECT_NE(release.notice->note.find("2026-06-01T12:04:08"), std::string::npos) << release.notice->note;
-  EXPECT_NE(release.notice->note.find("1m2s ago"), std::string::npos) << release.notice->note;
+  EXPECT_EQ(lost.Look().action, Action::kRelease);
+  const auto older = StateIsOlder(lost.Seen());
+  ASSERT_TRUE(older);
+  EXPECT_EQ(older->checkpoint->meta.name, "interval-2");
+  EXPECT_EQ(older->at, At(kBorn + 10));
+  EXPECT_NE(older->why.find("2026-06-01T12:04:08"), std::string::npos) << older->why;
+  EXPECT_NE(older->why.find("1m2s before"), std::string::npos) << older->why;
+  lost.successor.meta.annotations[api::kFromCheckpoint] = "interval-2";
+  EXPECT_FALSE(StateIsOlder(lost.Seen())) << "who names a checkpoint knows which";
 }
 
 TEST(LostNode, TwoSuccessorsNeverGoOnFromTheSamePod) {
@@ -226,7 +236,7 @@ TEST(LostNode, TwoSuccessorsNeverGoOnFromTheSamePod) {
   lost.node = nullptr;
   api::Checkpoint given = Taken("interval-2", 250);
   given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(kBorn + 1))};
-  lost.more = {{Share(given), nullptr, nullptr, nullptr}};
+  lost.more = {{Share(given), nullptr, Share(WebPod("web-c", "uid-c")), nullptr}};
   EXPECT_EQ(lost.Look().action, Action::kCold) << "interval-1 is older state of the same pod";
   lost.more.push_back({Share(Taken("interval-z", 90, "uid-z")), nullptr, nullptr, nullptr});
   const Step other = lost.Look();
@@ -243,6 +253,72 @@ TEST(LostNode, ACopyThatAUserMadeIsNoSuccessor) {
   copy.meta.annotations[api::kFromCheckpoint] = "interval-2";
   lost.more = {{Share(given), nullptr, Share(copy), nullptr}};
   EXPECT_EQ(lost.Look().action, Action::kClaim);
+}
+
+TEST(LostNode, OfAGroupNobodyGoesBackToACutThatIsNotWhole) {
+  Lost lost;
+  lost.node = nullptr;
+  World w = lost.Seen();
+  w.candidates.back().broken = "its cut is not whole: Checkpoint x of member y is gone";
+  const Step cold = Next(w, At(kBorn + 10));
+  EXPECT_EQ(cold.action, Action::kCold);
+  EXPECT_NE(cold.why.find("not whole"), std::string::npos);
+  w.candidates.push_back({Share(Taken("interval-0", 50)), nullptr, nullptr, nullptr});
+  const Step older = Next(w, At(kBorn + 10));
+  ASSERT_EQ(older.action, Action::kClaim) << "an older one is";
+  EXPECT_EQ(older.checkpoint->meta.name, "interval-0");
+  kube::Pod asks = lost.successor;
+  asks.meta.annotations[api::kFromCheckpoint] = "interval-1";
+  w.pod = Share(asks);
+  EXPECT_EQ(Next(w, At(kBorn + 10)).notice->reason, "CannotRestore");
+}
+
+TEST(LostNode, OfAGroupNobodyGoesBackAloneWhileAnotherMemberRunsOn) {
+  Lost lost;
+  lost.node = nullptr;
+  World w = lost.Seen();
+  w.candidates.back().beyond = "web-z";
+  const Step waits = Next(w, At(kBorn + 10));
+  ASSERT_EQ(waits.action, Action::kWait);
+  ASSERT_TRUE(waits.notice);
+  EXPECT_EQ(waits.notice->reason, "WaitsForGroup");
+  EXPECT_NE(waits.notice->note.find("kubectl -n default delete pod web-z"), std::string::npos);
+  EXPECT_EQ(Next(w, At(kBorn + 119)).action, Action::kWait);
+  const Step cold = Next(w, At(kBorn + 120));
+  EXPECT_EQ(cold.action, Action::kCold);
+  EXPECT_NE(cold.why.find("web-z"), std::string::npos);
+  for (const api::OnFailure held : {api::OnFailure::kFail, api::OnFailure::kRetry}) {
+    lost.policy.spec.restore.options.on_failure = held;
+    w.protection.policy = Share(lost.policy);
+    EXPECT_EQ(Next(w, At(kBorn + 9000)).action, Action::kWait);
+  }
+  World earlier = lost.Seen();
+  earlier.candidates.back().beyond = "web-z";
+  earlier.candidates.push_back({Share(Taken("interval-0", 50)), nullptr, nullptr, nullptr});
+  EXPECT_EQ(Next(earlier, At(kBorn + 10)).checkpoint->meta.name, "interval-0") << "the one that the others went back to";
+}
+
+TEST(LostNode, OfAGroupNobodyGoesBackWhileAnotherMemberMayStillRun) {
+  Lost lost;
+  lost.node = nullptr;
+  World w = lost.Seen();
+  w.candidates.back().ending = group::Ending{"web-z", NodeThat(true), false};
+  EXPECT_EQ(Next(w, At(kBorn + 9000)).action, Action::kWait) << "its node does what is needed";
+  EXPECT_FALSE(Next(w, At(kBorn + 9000)).notice);
+  w.candidates.back().ending->gone = true;
+  EXPECT_EQ(Next(w, At(kBorn + 10)).action, Action::kWait);
+  EXPECT_EQ(Next(w, At(kBorn + 9000)).action, Action::kClaim) << "its node answers, and has said nothing for long";
+  for (const bool gone : {false, true}) {
+    w.candidates.back().ending = group::Ending{"web-z", NodeThat(false), gone};
+    const Step waits = Next(w, At(kBorn + 9000));
+    ASSERT_EQ(waits.action, Action::kWait);
+    ASSERT_TRUE(waits.notice);
+    EXPECT_EQ(waits.notice->reason, "WaitsForNode");
+    EXPECT_NE(waits.notice->note.find("default/web-z"), std::string::npos);
+  }
+  lost.policy.spec.restore.on_node_lost = api::OnNodeLost::kAssume;
+  w.protection.policy = Share(lost.policy);
+  EXPECT_EQ(Next(w, At(kBorn + 10)).action, Action::kClaim);
 }
 
 TEST(LostNode, AFinalCheckpointGoesFirst) {
@@ -272,6 +348,21 @@ TEST(LostNode, MemoryThatIsOlderThanItsVolumeIsNotRestored) {
   lost.policy.spec.restore.volumes = api::Volumes::kFinalOnly;
   lost.successor.containers[0].mounts[0].read_only = true;
   EXPECT_EQ(lost.Look().action, Action::kClaim);
+}
+
+TEST(LostNode, OneMoreBesidePodsThatLiveStartsWithoutAWord) {
+  Lost l;
+  l.pod = Old(false);
+  l.node = NodeThat(true);
+  const Step step = l.Look();
+  EXPECT_EQ(step.action, Action::kCold);
+  EXPECT_FALSE(step.notice) << step.notice->note;
+  api::Checkpoint given = InPhase(Phase::kReady, "web-x", "uid-x");
+  given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(kBorn))};
+  World w = l.Seen();
+  w.candidates = {{Share(given), nullptr, Share(WebPod("web-c", "uid-c")), NodeThat(true)}};
+  EXPECT_EQ(Next(w, At(l.now)).action, Action::kCold);
+  EXPECT_FALSE(Next(w, At(l.now)).notice) << "the state is on its way into another replica";
 }
 
 TEST(LostNode, ASuccessorThatIsSeenBeforeTheDeletionWaits) {

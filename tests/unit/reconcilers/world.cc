@@ -51,6 +51,30 @@ kube::Pod WebPod(const std::string& name, const std::string& uid) {
 
 api::Owner WebOwner() { return {"Deployment", "web", "uid-web", "h1", ""}; }
 
+kube::Workload Web(int64_t replicas) {
+  kube::Workload web;
+  web.meta.ns = "default";
+  web.meta.name = "web";
+  web.meta.uid = "uid-web";
+  web.replicas = web.pods = web.updated_pods = replicas;
+  return web;
+}
+
+api::SuspendedWorkload SleeperOfWeb(bool suspended) {
+  api::SuspendedWorkload s;
+  s.meta.ns = "default";
+  s.meta.name = "nb";
+  s.meta.uid = "uid-nb";
+  s.meta.generation = 2;
+  s.meta.finalizers = {api::SuspendedWorkload::kFinalizer};
+  s.spec.target_api_version = "apps/v1";
+  s.spec.target_kind = "Deployment";
+  s.spec.target_name = "web";
+  s.spec.suspended = suspended;
+  s.status.seen = true;
+  return s;
+}
+
 api::Checkpoint WebDrain(const std::string& pod, const std::string& uid) {
   api::Checkpoint c;
   c.meta.ns = "default";
@@ -112,13 +136,13 @@ std::vector<PodPtr> FakeView::GatedPodsIn(const std::string& ns) const {
   return Those(pods, [&](const PodPtr& p) { return p->meta.ns == ns && !p->scheduling_gates.empty(); });
 }
 NodePtr FakeView::GetNode(const std::string& name) const { return Named(nodes, "", name); }
-bool FakeView::AnyNodeReady() const {
-  return std::any_of(nodes.begin(), nodes.end(), [](const NodePtr& n) { return n->meta.labels.contains(api::kNodeReady); });
+std::vector<NodePtr> FakeView::ReadyNodes() const {
+  return Those(nodes, [](const NodePtr& n) { return n->meta.labels.contains(api::kNodeReady); });
 }
 NamespacePtr FakeView::GetNamespace(const std::string& name) const { return Named(namespaces, "", name); }
 WorkloadPtr FakeView::GetWorkload(const kube::OwnerReference& ref, const std::string&, Duration live) const {
   auto found = workloads.find(ref.kind + "/" + ref.name);
-  if (found != workloads.end() && found->second->meta.uid == ref.uid) return found->second;
+  if (found != workloads.end() && (ref.uid.empty() || found->second->meta.uid == ref.uid)) return found->second;
   if (live > Duration(0)) ++live_reads;
   return nullptr;
 }
@@ -141,6 +165,17 @@ std::vector<CheckpointPtr> FakeView::DrainsUnderWay() const {
 }
 std::vector<CheckpointPtr> FakeView::IntervalsUnderWay() const {
   return Those(checkpoints, [](const CheckpointPtr& c) { return c->spec.trigger == api::Trigger::kInterval && !c->done(); });
+}
+std::vector<CheckpointPtr> FakeView::SuspendsUnderWay() const {
+  return Those(checkpoints, [](const CheckpointPtr& c) { return api::Suspends(c->spec.trigger) && !c->done(); });
+}
+SuspendedPtr FakeView::GetSuspended(const std::string& ns, const std::string& name) const { return Named(suspended, ns, name); }
+std::vector<SuspendedPtr> FakeView::SuspendedIn(const std::string& ns) const {
+  return Those(suspended, [&](const SuspendedPtr& s) { return s->meta.ns == ns; });
+}
+std::vector<SuspendedPtr> FakeView::SuspendersOf(const std::string& ns, const std::string& kind, const std::string& name) const {
+  return Those(suspended,
+               [&](const SuspendedPtr& s) { return s->meta.ns == ns && s->spec.target_kind == kind && s->spec.target_name == name; });
 }
 PolicyPtr FakeView::GetPolicy(const std::string& ns, const std::string& name) const { return Named(policies, ns, name); }
 std::vector<PolicyPtr> FakeView::PoliciesIn(const std::string& ns) const {

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 
 #include <cerrno>
 
+#include "runtime/loopback_hold.h"
 #include "runtime/namespaces.h"
 #include "runtime/network_lock.h"
 
@@ -146,6 +148,52 @@ TEST_F(Network, ASocketThatADeadCriuLeftInRepairModeWorksAgain) {
 TEST_F(Network, TheHostnameOfANamespaceIsSetThere) {
   ASSERT_TRUE(SetHostnameIn("/proc/thread-self/ns/uts", "web-0").ok());
   EXPECT_EQ(*HostnameIn("/proc/thread-self/ns/uts"), "web-0");
+}
+
+TEST_F(Network, AProgramThatAsksForMultipathTcpGetsNoneOnceItIsOff) {
+  constexpr int kMultipathTcp = 262;
+  auto opens = [] {
+    int fd = socket(AF_INET, SOCK_STREAM, kMultipathTcp);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  };
+  const bool had = opens();
+  ASSERT_TRUE(TurnOffMultipathTcp(kHere).ok());
+  EXPECT_FALSE(opens());
+  if (!had) GTEST_SKIP() << "this kernel has no Multipath TCP";
+}
+
+// What connect() to a port of lo where nobody listens says within 200 ms: 0 when it is still waiting.
+int RefusalOnLoopback() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(9);
+  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  int error = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd waiting{fd, POLLOUT, 0};
+    socklen_t size = sizeof error;
+    error = 0;
+    if (poll(&waiting, 1, 200) == 1) getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  close(fd);
+  return error;
+}
+
+TEST_F(Network, ResetsOnLoAreDroppedWhileItIsHeldAndConnectionsLive) {
+  EXPECT_EQ(RefusalOnLoopback(), ECONNREFUSED);
+  int listener = Listen("127.0.0.1");
+  ASSERT_TRUE(HoldLoopback(kHere).value_or(false));
+  ASSERT_TRUE(HoldLoopback(kHere).value_or(false)) << "twice";
+  EXPECT_EQ(RefusalOnLoopback(), 0);
+  int client = Connect("127.0.0.1", listener);
+  EXPECT_EQ(Error(client), EAGAIN);
+  ASSERT_TRUE(ReleaseLoopback(kHere).ok());
+  EXPECT_EQ(RefusalOnLoopback(), ECONNREFUSED);
+  EXPECT_TRUE(ReleaseLoopback(kHere).ok()) << "twice";
+  close(client);
+  close(listener);
 }
 
 }  // namespace

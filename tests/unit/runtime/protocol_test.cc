@@ -23,11 +23,12 @@ TEST(Protocol, EveryMessageComesBackAsItWasSent) {
   EXPECT_EQ(DumpRequest::FromJson(request)->ToJson(), request);
   const Json intent = Intent{"ck", "pod", "main", "/var/lib/holdfast/landing/ck", true, false}.ToJson();
   EXPECT_EQ(Intent::FromJson(intent)->ToJson(), intent);
-  const Json result = DumpResult{true, "Completed", "", 700, 600, 5, 1 << 30, 42, {"10.0.0.1", "fd00::1"}, "web-0"}.ToJson();
+  const Json result = DumpResult{true, "Completed", "", true, 700, 600, 30, 5, 1 << 30, 42, {"10.0.0.1", "fd00::1"}, "web-0"}.ToJson();
   EXPECT_EQ(DumpResult::FromJson(result)->ToJson(), result);
   const Json question = CreateQuestion{"pod", "default", "web-0", "main", "abc", "sb", false}.ToJson();
   EXPECT_EQ(CreateQuestion::FromJson(question)->ToJson(), question);
-  const Json answer = CreateAnswer{"restore", "", "/var/lib/holdfast/restore/pod", "main", "CloseAll", true, {{"data", "/v"}}}.ToJson();
+  const Json answer =
+      CreateAnswer{"restore", "", "/var/lib/holdfast/restore/pod", "main", "CloseAll", true, true, {{"data", "/v"}}}.ToJson();
   EXPECT_EQ(CreateAnswer::FromJson(answer)->ToJson(), answer);
   const Json outcome = RestoreOutcome{"pod", "main", "abc", false, true, 0.5, "CRIU: no"}.ToJson();
   EXPECT_EQ(RestoreOutcome::FromJson(outcome)->ToJson(), outcome);
@@ -40,7 +41,7 @@ TEST(Protocol, NamesThatAreNotPlainAreRefused) {
     Json request = SomeRequest().ToJson();
     request["containers"][0]["name"] = name;
     EXPECT_EQ(DumpRequest::FromJson(request).status().code(), Code::kInvalidArgument) << name;
-    Json answer = CreateAnswer{"restore", "", "/d", "main", "KeepAll", true, {}}.ToJson();
+    Json answer = CreateAnswer{"restore", "", "/d", "main", "CloseAll", true, false, {}}.ToJson();
     answer["container"] = name;
     EXPECT_FALSE(CreateAnswer::FromJson(answer).ok()) << name;
   }

@@ -30,7 +30,7 @@ done
 case $verb in
   features) echo '{"linux":{"namespaces":["pid","time"]}}';;
   state) [ -e "$FAKE/gone" ] && { echo "container does not exist" >&2; exit 1; }
-    echo "{\"status\":\"$(cat "$FAKE/status")\",\"pid\":$PPID}";;
+    echo "{\"status\":\"$(cat "$FAKE/status")\",\"pid\":$PPID,\"bundle\":\"$FAKE/tasks/c1\"}";;
   checkpoint) [ -e "$FAKE/fail" ] && { echo "(0.1) Error (criu/x.c:1): it does not want to" > "$images/../dump.log"; exit 1; }
     [ ! -e "$FAKE/slow" ] || sleep 30
     cat "$FAKE/freezer/freezer.state" > "$FAKE/frozen_at_dump"
@@ -45,8 +45,8 @@ class Verbs : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(unshare(CLONE_NEWNS), 0) << "these tests need root";
     ASSERT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-    for (const char* path : {"run/containers", "run/pods", "run/restored", "install/bin", "install/criu", "freezer", "root/c1",
-                             "tasks/c1/rootfs", "landing", "volume"}) {
+    for (const char* path : {"run/containers", "run/pods", "run/restored", "run/signalled", "install/bin", "install/criu", "freezer",
+                             "root/c1", "tasks/c1/rootfs", "landing", "volume"}) {
       ASSERT_TRUE(MakeDirs(dir_ / path).ok());
     }
     Put("runc", kFakeRunc, 0755);
@@ -202,11 +202,40 @@ TEST_F(Verbs, KillAfterAFailedDumpIsTheSignalThatWasSent) {
   EXPECT_TRUE(Get("freezer/freezer.state").starts_with("THAWED"));
 }
 
+TEST_F(Verbs, ASignalIsMarkedAndWhatComesInItsPlaceIsNot) {
+  EXPECT_EQ(Call({"kill", "c1", "15"}), 0);
+  EXPECT_TRUE(Has("run/signalled/c1"));
+  ASSERT_TRUE(RemoveAll(dir_ / "run/signalled").ok());
+  WriteIntent(true);
+  WriteRequest(true);
+  WriteResult(true);
+  EXPECT_EQ(Call({"kill", "c1", "15"}), 0);
+  EXPECT_FALSE(Has("run/signalled/c1"));
+}
+
+TEST_F(Verbs, KillOfADumpThatIsTakenBackIsTheSignalThatWasSent) {
+  WriteIntent(true);
+  WriteRequest(true, 60000);
+  Put("freezer/freezer.state", "FROZEN\n");
+  std::jthread agent([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    EXPECT_TRUE(RemoveAll(dir_ / "run/containers/c1.json").ok());
+  });
+  const MonoTime begin = Clock::Real().Mono();
+  EXPECT_EQ(Call({"kill", "c1", "15"}), 0);
+  EXPECT_LT(Clock::Real().Mono() - begin, std::chrono::seconds(50)) << "it waited for the dump's deadline";
+  EXPECT_EQ(Calls(), "kill c1 15\n");
+  EXPECT_TRUE(Has("run/signalled/c1"));
+  EXPECT_TRUE(Get("freezer/freezer.state").starts_with("THAWED"));
+}
+
 TEST_F(Verbs, ADeletedContainerLeavesNoMarks) {
   WriteIntent(true);
   Put("run/restored/c1", "");
+  Put("run/signalled/c1", "");
   EXPECT_EQ(Call({"delete", "c1"}), 0);
   EXPECT_FALSE(Has("run/restored/c1"));
+  EXPECT_FALSE(Has("run/signalled/c1"));
   EXPECT_FALSE(Has("run/containers/c1.json"));
   EXPECT_EQ(Calls(), "delete c1\n");
 }
@@ -275,19 +304,23 @@ TEST_F(Verbs, TheWaitingContainerSeesItsPodsFolderReadOnly) {
 // Answers one question after the other with what it was given.
 class FakeAgent {
  public:
-  FakeAgent(const std::string& path, std::string answer) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `first`: what it does before it answers.
+  FakeAgent(const std::string& path, std::string answer, std::function<void()> first = {})
+      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(fd_, 4), 0);
-    thread_ = std::jthread([this, answer = std::move(answer)] {
+    thread_ = std::jthread([this, answer = std::move(answer), first = std::move(first)] {
       while (true) {
         int connection = accept(fd_, nullptr, nullptr);
         if (connection < 0) return;
         char buffer[4096];
         ssize_t n = recv(connection, buffer, sizeof buffer, 0);
         if (n > 0) question_.assign(buffer, static_cast<size_t>(n));
+        if (first) first();
+        asked_ = true;
         send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
         close(connection);
       }
@@ -299,12 +332,48 @@ class FakeAgent {
     close(fd_);
   }
   const std::string& question() const { return question_; }
+  bool asked() const { return asked_; }
 
  private:
   const int fd_;
+  std::atomic<bool> asked_ = false;
   std::string question_;
   std::jthread thread_;
 };
+
+TEST_F(Verbs, KillOfAContainerAsksTheAgentWhetherItIsDumpedInstead) {
+  {
+    FakeAgent agent(dir_ / "run/agent.sock", "{\"action\":\"signal\",\"reason\":\"the pod is not being deleted\"}\n");
+    EXPECT_EQ(Call({"kill", "c1", "15"}), 0);
+    EXPECT_NE(agent.question().find("\"op\":\"stop\""), std::string::npos) << agent.question();
+    EXPECT_NE(agent.question().find("\"pod_uid\":\"pod\""), std::string::npos) << agent.question();
+  }
+  EXPECT_EQ(Calls(), "state c1\nkill c1 15\n");
+  EXPECT_TRUE(Has("run/signalled/c1"));
+  Put("calls", "");
+  EXPECT_EQ(Call({"kill", "c1", "KILL"}), 0);
+  EXPECT_EQ(Calls(), "kill c1 KILL\n") << "that one is not held back";
+}
+
+// Its last act, after the question has come and before any answer. The next agent must not take the mark for a signal.
+TEST_F(Verbs, AnAgentThatDiesWithItsIntentsWrittenIsFollowedByOneThatFindsNoMark) {
+  {
+    FakeAgent agent(dir_ / "run/agent.sock", "", [this] {
+      WriteIntent(true);
+      WriteRequest(true);
+    });
+    std::jthread next([&](std::stop_token stop) {
+      while (!stop.stop_requested() && (!agent.asked() || Has("run/signalled/c1")))
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      Put("marked", Has("run/signalled/c1") ? "yes" : "no");
+      WriteResult(true);
+    });
+    EXPECT_EQ(Call({"kill", "c1", "15"}), 0);
+  }
+  EXPECT_EQ(Get("marked"), "no");
+  EXPECT_EQ(Calls(), "state c1\nkill c1 KILL\n");
+}
 
 TEST_F(Verbs, TheAgentsWordDecides) {
   WriteSpec({{"holdfast.dev/restore", "ck"}});

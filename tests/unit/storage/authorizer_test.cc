@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 // Checkpoint uid-1 in namespace team was taken on node1; pod web-1 on node2 may have claimed it.
 struct Cluster {
-  bool claimed = true, reachable = true;
+  bool claimed = true, reachable = true, annotated = true;
   std::string pod_uid = "web-1-uid", pod_node = "node2";
   int asked = 0;
   FakeClock clock;
@@ -33,6 +33,10 @@ struct Cluster {
       if (claimed) status["claim"] = {{"podName", "web-1"}, {"podUID", "web-1-uid"}};
       items.push_back({{"metadata", {{"name", "first"}, {"uid", "uid-0"}}}, {"status", Json::object()}});
       items.push_back({{"metadata", {{"name", "second"}, {"uid", "uid-1"}}}, {"status", status}});
+      // Made anew around what the store has under old-uid.
+      status["manifest"] = {{"id", "old-uid"}};
+      const Json annotations = annotated ? Json{{"holdfast.dev/manifest", "old-uid"}} : Json::object();
+      items.push_back({{"metadata", {{"name", "third"}, {"uid", "uid-2"}, {"annotations", annotations}}}, {"status", status}});
     }
     return kube::JsonAnswer(200, {{"metadata", {{"resourceVersion", "1"}}}, {"items", items}});
   }
@@ -50,6 +54,17 @@ TEST(KubeAuthorizer, TheNodeOfTheClaimingPodOnlyReads) {
   Cluster cluster;
   EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kOk);
   for (Use use : {Use::kWrite, Use::kEnd}) EXPECT_EQ(cluster.Ask("node2", use), Code::kPermissionDenied);
+}
+
+TEST(KubeAuthorizer, WhatWasMadeAnewIsReadUnderItsOldId) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.Ask("node1", Use::kRead, "team", "old-uid"), Code::kOk);
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead, "team", "old-uid"), Code::kOk) << "by the node of the pod that claimed it";
+  EXPECT_EQ(cluster.Ask("node3", Use::kRead, "team", "old-uid"), Code::kPermissionDenied);
+  EXPECT_EQ(cluster.Ask("node1", Use::kWrite, "team", "old-uid"), Code::kNotFound) << "it is complete";
+  Cluster forged;
+  forged.annotated = false;
+  EXPECT_EQ(forged.Ask("node1", Use::kRead, "team", "old-uid"), Code::kNotFound) << "an agent writes the status of its own ones";
 }
 
 TEST(KubeAuthorizer, OthersGetNothing) {

@@ -34,6 +34,44 @@ TEST(Codec, DoesNotTrustLengths) {
   EXPECT_FALSE(Decode(Codec::kLz4, 1000, AsBytes(RandomText(500, 3))).ok());
 }
 
+std::string CompressedMore(const std::string& content, size_t most) {
+  std::string out(content.size(), '\0');
+  out.resize(TryCompressMore(AsBytes(content), most, std::as_writable_bytes(std::span(out))));
+  return out;
+}
+
+TEST(Codec, CompressesMoreOnlyWhatGainsOnWhatThereIs) {
+  // Half of each byte says something, and nothing repeats: nothing for LZ4.
+  std::string nibbles = RandomText(60'000, 1);
+  for (char& c : nibbles) c &= 15;
+  EXPECT_EQ(Compressed(nibbles), "");
+  const std::string packed = CompressedMore(nibbles, nibbles.size());
+  ASSERT_GT(packed.size(), 0U);
+  EXPECT_LT(packed.size(), nibbles.size() * 55 / 100);
+  EXPECT_EQ(Decode(Codec::kZstd, 60'000, AsBytes(packed)).value_or(""), nibbles);
+  EXPECT_EQ(CompressedMore(nibbles, packed.size()), "") << "it is as short already";
+  EXPECT_EQ(CompressedMore(RandomText(60'000, 1), 60'000), "");
+}
+
+TEST(Codec, DoesNotTrustWhatCallsItselfZstd) {
+  std::string text(100'000, 'x');
+  const std::string packed = CompressedMore(text, text.size());
+  EXPECT_EQ(Decode(Codec::kZstd, 100'000, AsBytes(packed)).value_or(""), text);
+  for (uint32_t size : {99'999U, 100'001U, 1U << 20})
+    EXPECT_EQ(CodeOf(Decode(Codec::kZstd, size, AsBytes(packed))), Code::kDataLoss) << size;
+  EXPECT_EQ(CodeOf(Decode(Codec::kZstd, (1U << 20) + 1, AsBytes(packed))), Code::kInvalidArgument);
+  EXPECT_EQ(CodeOf(Decode(Codec::kZstd, 100'000, AsBytes(packed.substr(0, packed.size() - 1)))), Code::kDataLoss);
+  EXPECT_EQ(CodeOf(Decode(Codec::kZstd, 1000, AsBytes(RandomText(500, 3)))), Code::kDataLoss);
+  for (size_t at = 0; at < packed.size(); ++at) {
+    std::string flipped = packed;
+    flipped[at] ^= 1;
+    Result<std::string> content = Decode(Codec::kZstd, 100'000, AsBytes(flipped));
+    if (content.ok()) {
+      EXPECT_EQ(content->size(), 100'000U) << at;
+    }
+  }
+}
+
 TEST(Hash, IsBlake3) {
   // The first of BLAKE3's official test vectors: no input.
   EXPECT_EQ(Digest(""), "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");

@@ -77,6 +77,79 @@ TEST(Collect, MakesOnePackOfManySmallOnes) {
   for (unsigned i = 0; i < 20; ++i) ExpectContents(*store, "uid-" + std::to_string(i), Contents(i, 1, 1000));
 }
 
+// What zstd shortens and LZ4 does not.
+std::vector<std::string> Nibbles(unsigned first, unsigned count) {
+  std::vector<std::string> contents = Contents(first, count);
+  for (std::string& content : contents) {
+    for (char& c : content) c &= 15;
+  }
+  return contents;
+}
+
+TEST(Collect, CompressesOnceMoreWhatHasLasted) {
+  SimFs fs;
+  FakeClock clock;
+  auto store = Take(LocalStore::Open(OptionsOn(fs), clock));
+  const std::vector<std::string> nibbles = Nibbles(1, 20), noise = Contents(50, 5);
+  Keep(*store, "uid-1", nibbles);
+  Keep(*store, "uid-2", noise);
+  const CollectOptions options{.tighten_after = std::chrono::hours(1), .stop = {}};
+  const uint64_t before = store->Usage()->pack_bytes;
+  EXPECT_EQ(Take(store->Collect(options)).tightened, 0U) << "not yet";
+  EXPECT_EQ(Take(store->Collect({})).tightened, 0U) << "never";
+  EXPECT_THAT(fs.Content("/store/FORMAT"), ::testing::StartsWith("holdfast-store 2 ")) << "an older release can still have it";
+  clock.Advance(std::chrono::hours(1));
+  EXPECT_GE(Take(store->Collect(options)).tightened, 2U);
+  EXPECT_THAT(fs.Content("/store/FORMAT"), ::testing::StartsWith("holdfast-store 3 "));
+  EXPECT_LT(store->Usage()->pack_bytes, before * 7 / 10);
+  ExpectContents(*store, "uid-1", nibbles);
+  ExpectContents(*store, "uid-2", noise);
+  clock.Advance(std::chrono::hours(24));
+  EXPECT_EQ(Take(store->Collect(options)).repacked, 0U) << "once is enough, also for what does not gain";
+
+  store.reset();
+  ExpectWhole(fs);
+  store = Take(LocalStore::Open(OptionsOn(fs), clock));
+  clock.Advance(std::chrono::hours(24));
+  EXPECT_EQ(Take(store->Collect(options)).repacked, 0U) << "the packs say so themselves";
+  ExpectContents(*store, "uid-1", nibbles);
+  // What comes now is new, and what both have is not sent again.
+  Keep(*store, "uid-3", Nibbles(15, 10));
+  ASSERT_OK(store->Delete("uid-1"));
+  clock.Advance(std::chrono::hours(2));
+  ASSERT_OK(store->Collect(options));
+  ExpectContents(*store, "uid-3", Nibbles(15, 10));
+  ExpectContents(*store, "uid-2", noise);
+  for (const char* uid : {"uid-2", "uid-3"}) ASSERT_OK(store->Delete(uid));
+  ASSERT_OK(store->Collect({}));
+  EXPECT_EQ(store->Usage()->pack_bytes, 0U);
+}
+
+TEST(Collect, APackWithoutItsIndexIsStillTight) {
+  SimFs fs;
+  FakeClock clock;
+  const CollectOptions at_once{.tighten_after = Duration(0), .stop = {}};
+  auto store = Take(LocalStore::Open(OptionsOn(fs), clock));
+  Keep(*store, "uid-1", Nibbles(1, 5));
+  EXPECT_EQ(Take(store->Collect(at_once)).tightened, 1U);
+  store.reset();
+  for (const std::string& path : fs.Files()) {
+    if (path.starts_with("/store/index/")) ASSERT_OK(fs.Remove(path));
+  }
+  store = Take(LocalStore::Open(OptionsOn(fs), clock));
+  EXPECT_EQ(Take(store->Collect(at_once)).repacked, 0U);
+  store.reset();
+  // Without its footer, too, nobody knows any more; but nothing is lost.
+  for (const std::string& path : fs.Files()) {
+    if (path.starts_with("/store/index/")) ASSERT_OK(fs.Remove(path));
+    if (path.starts_with("/store/packs/")) fs.Content(path).back() ^= 1;
+  }
+  store = Take(LocalStore::Open(OptionsOn(fs), clock));
+  ExpectContents(*store, "uid-1", Nibbles(1, 5));
+  ASSERT_OK(store->Collect(at_once));
+  ExpectContents(*store, "uid-1", Nibbles(1, 5));
+}
+
 TEST(Collect, LeavesADamagedPackAsItIs) {
   SimFs fs;
   auto store = Take(LocalStore::Open(OptionsOn(fs)));

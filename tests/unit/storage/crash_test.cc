@@ -1,7 +1,4 @@
 // The process is killed at each named point; whoever opens the store next finds what was visible whole, and nothing half visible.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "storage/fsck.h"
 #include "tests/unit/storage/fixture.h"
 
@@ -9,20 +6,6 @@ namespace holdfast::storage {
 namespace {
 
 class Crash : public ::testing::TestWithParam<const char*> {};
-
-// Runs `work` in a child with `point` armed; true when the point killed it.
-bool DiesAt(const std::string& fault_dir, const char* point, const std::function<void()>& work) {
-  WriteText(fault_dir + "/" + point, "kill");
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("HOLDFAST_FAULT_DIR", fault_dir.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the child's only thread
-    work();
-    _exit(3);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-}
 
 TEST_P(Crash, LosesNothingThatWasVisibleAndShowsNothingHalf) {
   TempDir dir;

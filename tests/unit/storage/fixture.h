@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +15,7 @@
 #include "storage/hash.h"
 #include "storage/limits.h"
 #include "storage/local_store.h"
+#include "storage/recipe.h"
 
 namespace holdfast::storage {
 
@@ -108,6 +111,31 @@ inline FileEntry PutFile(Session& session, const std::string& path, const std::v
   return file;
 }
 
+// The same as a long file: `per_leaf` of its segments to a leaf.
+inline FileEntry PutLong(Session& session, const std::string& path, const std::vector<std::string>& contents, size_t per_leaf) {
+  const FileEntry all = PutFile(session, path, contents);
+  FileEntry file{.path = path, .size = all.size, .mode = all.mode, .segments = {}, .leaves = {}};
+  for (size_t i = 0; i < all.segments.size(); i += per_leaf) {
+    const auto part = std::span(all.segments).subspan(i, std::min(per_leaf, all.segments.size() - i));
+    const std::string text = EncodeLeaf(part);
+    LeafRef leaf{.id = HashSegment(session.hash_key(), AsBytes(text)), .size = static_cast<uint32_t>(text.size()), .bytes = 0};
+    for (const SegmentRef& segment : part) leaf.bytes += segment.size;
+    EXPECT_OK(session.Put(leaf.id, Codec::kRaw, leaf.size, AsBytes(text)));
+    file.leaves.push_back(leaf);
+  }
+  return file;
+}
+
+// A file's segments, read from its leaves where it has some. kDataLoss and the like in `status`.
+inline std::vector<SegmentRef> SegmentsOf(Store& store, const std::string& uid, const FileEntry& file, Status* status) {
+  std::vector<SegmentRef> all = file.segments;
+  *status = ReadLeaves(store, uid, file.leaves, [&](size_t, const std::vector<SegmentRef>& segments) {
+    all.insert(all.end(), segments.begin(), segments.end());
+    return Status::Ok();
+  });
+  return all;
+}
+
 // Ingests `dir` and commits it as `uid`.
 inline Result<CommitResult> Keep(Store& store, const std::string& uid, const std::string& dir, const std::string& ns = "default") {
   HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store.OpenSession(uid, ns));
@@ -145,6 +173,20 @@ inline bool DamageRecord(const std::string& dir, const SegmentId& id) {
     return true;
   }
   return false;
+}
+
+// Runs `work` in a child with `point` armed; true when the point killed it.
+inline bool DiesAt(const std::string& fault_dir, const char* point, const std::function<void()>& work) {
+  WriteText(fault_dir + "/" + point, "kill");
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("HOLDFAST_FAULT_DIR", fault_dir.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the child's only thread
+    work();
+    _exit(3);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 inline void ExpectSameTree(const std::string& a, const std::string& b) {

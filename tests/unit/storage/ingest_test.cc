@@ -68,7 +68,7 @@ TEST(Ingest, SendsOnlyWhatTheStoreLacks) {
   ASSERT_OK(files);
   EXPECT_EQ(last.bytes, 10 * kMaxSegmentBytes);
   EXPECT_EQ(last.total, 10 * kMaxSegmentBytes);
-  EXPECT_EQ(last.sent, kMaxSegmentBytes);
+  EXPECT_EQ(last.sent, kSegmentBytes + kMaxLeafBytes) << "and the list with it";
   ASSERT_OK(session->Commit(ManifestOf("uid-2", "default", *files)));
   ASSERT_OK(Fetch(*store, "uid-2", dir / "out", {}));
   ExpectSameTree(dir / "in", dir / "out");
@@ -120,7 +120,7 @@ TEST(Fetch, GoesOnWhereItStoppedAndMendsWhatDiffers) {
   options.progress = [&](const Progress& progress) { fetched = progress.sent; };
   ASSERT_OK(Fetch(*store, "uid-1", dir / "out", options));
   ExpectSameTree(dir / "in", dir / "out");
-  EXPECT_EQ(fetched, kMaxSegmentBytes + 5);
+  EXPECT_EQ(fetched, kSegmentBytes + 5);
 }
 
 TEST(Fetch, DoesNotFollowLinksOutOfItsFolder) {

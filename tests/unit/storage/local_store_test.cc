@@ -32,7 +32,7 @@ TEST(LocalStore, KeepsACheckpointAcrossARestart) {
 
 TEST(LocalStore, RefusesAnotherFormatAndSomebodysFolder) {
   TempDir dir;
-  WriteText(dir / "newer/FORMAT", "holdfast-store 3 x\n");
+  WriteText(dir / "newer/FORMAT", "holdfast-store 4 x\n");
   EXPECT_EQ(CodeOf(LocalStore::Open({.dir = dir / "newer"})), Code::kUnsupported);
   WriteText(dir / "older/FORMAT", "holdfast-store 1\n");
   Result<std::unique_ptr<LocalStore>> older = LocalStore::Open({.dir = dir / "older"});
@@ -198,6 +198,25 @@ TEST(LocalStore, ALostSegmentHealsWhenItIsOfferedAgain) {
   EXPECT_OK(Fetch(*store, "uid-1", dir / "out", {}));
 }
 
+// The damaged one still lies in its pack, and a start reads packs in the order of their random names.
+TEST(LocalStore, WhatWasMendedStaysMendedAtTheNextStart) {
+  for (int round = 0; round < 8; ++round) {
+    TempDir dir;
+    WriteText(dir / "in/a", "hello");
+    WriteText(dir / "in/b", "somebody needs the pack");
+    ASSERT_OK(Keep(*OpenStore(dir / "store"), "uid-1", dir / "in"));
+    auto store = OpenStore(dir / "store");
+    const SegmentRef damaged = Take(store->GetManifest("uid-1")).files.at(0).segments.at(0);
+    ASSERT_TRUE(DamageRecord(dir / "store", damaged.id));
+    EXPECT_EQ(CodeOf(Fetch(*store, "uid-1", dir / "out", {})), Code::kDataLoss);
+    ASSERT_OK(Keep(*store, "uid-2", dir / "in"));
+    store.reset();
+    store = OpenStore(dir / "store");
+    ASSERT_OK(Fetch(*store, "uid-1", dir / "out", {}));
+    ExpectSameTree(dir / "in", dir / "out");
+  }
+}
+
 TEST(LocalStore, ADamagedSegmentHealsWhenItIsOfferedAgain) {
   TempDir dir;
   auto store = OpenStore(dir / "store");
@@ -236,6 +255,7 @@ TEST(LocalStore, MakesIndexFilesAnewFromThePacks) {
 TEST(LocalStore, RefusesNewSessionsWhenMaxBytesIsShort) {
   TempDir dir;
   auto store = OpenStore(dir / "store", /*max_bytes=*/100'000, /*reserve_bytes=*/20'000);
+  EXPECT_EQ(store->Usage()->room_bytes, 80'000U);
   auto session = Take(store->OpenSession("uid-1", "default"));
   FileEntry file = PutFile(*session, "a", {RandomText(85'000, 1)});
   const std::string more = RandomText(10'000, 2);
@@ -244,6 +264,7 @@ TEST(LocalStore, RefusesNewSessionsWhenMaxBytesIsShort) {
   Result<std::unique_ptr<Session>> refused = store->OpenSession("uid-2", "default");
   EXPECT_EQ(CodeOf(refused), Code::kResourceExhausted);
   EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("--max-bytes"));
+  EXPECT_EQ(store->Usage()->room_bytes, 0U);
   // What has begun can end, and what never began can be ruled out.
   EXPECT_OK(store->OpenSession("uid-1", "default"));
   EXPECT_OK(session->Commit(ManifestOf("uid-1", "default", {file})));

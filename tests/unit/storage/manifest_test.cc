@@ -21,14 +21,19 @@ TEST(Manifest, ComesBackAsItWas) {
   file.mode = 0640;
   file.segments.push_back({.id = HashSegment({}, AsBytes("x")), .size = kMaxSegmentBytes, .zero = false});
   file.size += kMaxSegmentBytes;
-  const Manifest manifest = ManifestOf("uid-1", "default", {file, FileEntry{.path = "empty", .segments = {}}});
+  FileEntry long_file{.path = "main/images/pages-2.img", .size = 9'000'000, .segments = {}, .leaves = {}};
+  long_file.leaves.push_back({.id = HashSegment({}, AsBytes("y")), .size = 4616, .bytes = 8 << 20});
+  long_file.leaves.push_back({.id = HashSegment({}, AsBytes("z")), .size = 80, .bytes = 9'000'000 - (8 << 20)});
+  const Manifest manifest = ManifestOf("uid-1", "default", {file, long_file, FileEntry{.path = "empty", .segments = {}}});
   Result<Manifest> back = Manifest::Parse(manifest.Serialize());
   ASSERT_OK(back);
   EXPECT_EQ(back->Serialize(), manifest.Serialize());
   EXPECT_EQ(back->files[0].mode, 0640U);
   EXPECT_EQ(back->files[0].segments[1].id, file.segments[1].id);
   EXPECT_TRUE(back->files[0].segments[0].zero);
-  EXPECT_EQ(back->TotalBytes(), 7 + kMaxSegmentBytes);
+  EXPECT_EQ(back->files[1].leaves[1].id, long_file.leaves[1].id);
+  EXPECT_EQ(back->files[1].leaves[1].bytes, long_file.leaves[1].bytes);
+  EXPECT_EQ(back->TotalBytes(), 7 + kMaxSegmentBytes + 9'000'000);
   EXPECT_EQ(back->info, manifest.info);
 }
 
@@ -72,12 +77,30 @@ TEST(Manifest, RefusesWrongSizes) {
   EXPECT_EQ(with("segments", id + ":5"), Code::kOk);
 }
 
+TEST(Manifest, RefusesWrongLeaves) {
+  auto with = [](const std::string& leaves, const std::string& segments = "") {
+    return ParseAfter([&](Json& json) {
+      json["files"][0]["segments"] = segments;
+      json["files"][0]["leaves"] = leaves;
+    });
+  };
+  const std::string id = std::string(64, 'a');
+  EXPECT_EQ(with(id + ":44:5"), Code::kOk);
+  EXPECT_EQ(with(id + ":44:2 " + id + ":44:3"), Code::kOk);
+  EXPECT_EQ(with(id + ":44:5", "0:5"), Code::kInvalidArgument) << "one or the other";
+  for (const char* rest : {"", ":", ":44", ":44:", ":44:4", ":44:5:", ":44:5:5", ":44:5x", ":-4:5", ":0:5", ":8:5", ":99999:5", ":44:0 "}) {
+    EXPECT_EQ(with(id + rest), Code::kInvalidArgument) << rest;
+  }
+  EXPECT_EQ(with("0:44:5"), Code::kInvalidArgument) << "a leaf of zeros is a leaf";
+  EXPECT_EQ(with(id + ":44:999999999999"), Code::kInvalidArgument);
+}
+
 TEST(Manifest, RefusesHugeCounts) {
   std::string many;
-  for (size_t i = 0; i <= kMaxSegments; ++i) many += "0:1 ";
+  for (size_t i = 0; i <= kMaxReferences; ++i) many += "0:1 ";
   EXPECT_EQ(ParseAfter([&](Json& json) {
               json["files"][0]["segments"] = many;
-              json["files"][0]["size"] = kMaxSegments + 1;
+              json["files"][0]["size"] = kMaxReferences + 1;
             }),
             Code::kInvalidArgument);
   Manifest files = ManifestOf("u", "default", {});
@@ -90,8 +113,8 @@ TEST(Manifest, RefusesModesAndIdsAndNonsense) {
   EXPECT_EQ(ParseAfter([](Json& json) { json["files"][0]["mode"] = 04755; }), Code::kInvalidArgument);
   EXPECT_EQ(ParseAfter([](Json& json) { json["checkpointUID"] = "../../x"; }), Code::kInvalidArgument);
   EXPECT_EQ(ParseAfter([](Json& json) { json["ns"] = ".."; }), Code::kInvalidArgument);
-  EXPECT_EQ(ParseAfter([](Json& json) { json["format"] = 2; }), Code::kUnsupported);
-  for (const char* text : {"", "{", "[]", "null", "\"x\"", "{\"format\":1}"}) EXPECT_FALSE(Manifest::Parse(text).ok()) << text;
+  EXPECT_EQ(ParseAfter([](Json& json) { json["format"] = 3; }), Code::kUnsupported);
+  for (const char* text : {"", "{", "[]", "null", "\"x\"", "{\"format\":2}"}) EXPECT_FALSE(Manifest::Parse(text).ok()) << text;
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ struct TestServer {
     EXPECT_OK(allowed.Add("controller=delete"));
     server = std::make_unique<StoreServer>(
         *store, *fence, std::make_unique<TokenNames>(node), std::move(authorizer), std::move(allowed),
-        ServerOptions{.address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key"});
+        ServerOptions{
+            .address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key", .scrub = {.every = Duration(0)}});
     EXPECT_OK(server->Start({}));
   }
   RemoteStoreOptions Options(const std::string& user, Duration patience = std::chrono::seconds(20)) const {

@@ -1,6 +1,9 @@
 // The store over TLS on loopback, by its own client and by hostile ones.
 #include <curl/curl.h>
 
+#include "storage/codec.h"
+#include "storage/http_caller.h"
+#include "storage/wire.h"
 #include "tests/unit/storage/server_fixture.h"
 
 namespace holdfast::storage {
@@ -51,7 +54,24 @@ TEST(StoreServer, CarriesACheckpointThereAndBack) {
   auto session = Take(remote.OpenSession("uid-1", "default"));
   EXPECT_EQ(session->Commit(*remote.GetManifest("uid-1"))->digest, kept->digest);
   EXPECT_EQ(session->Abort().code(), Code::kFailedPrecondition);
+  // The next one builds on it.
+  auto next = Take(remote.OpenSession("uid-2", "default"));
+  IngestOptions options;
+  options.store = &remote;
+  options.parent = "uid-1";
+  uint64_t sent = 0;
+  options.progress = [&](const Progress& progress) { sent = progress.sent; };
+  WriteText(dir / "in/new", RandomText(1000, 2));
+  auto files = Ingest(dir / "in", *next, options);
+  ASSERT_OK(files);
+  EXPECT_EQ(sent, 1000U);
+  ASSERT_OK(next->Hold("uid-1"));
+  EXPECT_EQ(next->Hold("uid-3").code(), Code::kNotFound);
+  ASSERT_OK(next->Commit(ManifestOf("uid-2", "default", *files)));
+  ASSERT_OK(Fetch(remote, "uid-2", dir / "out-2", {}));
+  ExpectSameTree(dir / "in", dir / "out-2");
   RemoteStore controller(server.Options("controller"));
+  ASSERT_OK(controller.Delete("uid-2"));
   ASSERT_OK(controller.Delete("uid-1"));
   ASSERT_OK(controller.Delete("uid-1"));
   EXPECT_EQ(CodeOf(remote.GetManifest("uid-1")), Code::kNotFound);
@@ -101,6 +121,59 @@ TEST(StoreServer, ACommitThatArrivesAfterItsAbortStaysOut) {
   EXPECT_EQ(CodeOf(remote.GetManifest("uid-1")), Code::kNotFound);
 }
 
+TEST(StoreServer, SecuresWhatIsPunchedBehindTheReader) {
+  TempDir dir;
+  TestServer server(dir);
+  WriteText(dir / "in/main/images/pages-1.img", RandomText(20 << 20, 1));
+  WriteText(dir / "again/main/images/pages-1.img", RandomText(20 << 20, 1));
+  RemoteStore remote(server.Options("agent"));
+  auto session = Take(remote.OpenSession("uid-1", "default"));
+  IngestOptions options;
+  options.sent_log = dir / "uid-1.sent";
+  options.punch_every_bytes = 4 << 20;
+  for (int tries = 0; tries < 2; ++tries) {
+    auto files = Ingest(dir / "in", *session, options);
+    ASSERT_OK(files);
+    struct stat info = {};
+    ASSERT_EQ(stat((dir / "in/main/images/pages-1.img").c_str(), &info), 0);
+    EXPECT_EQ(info.st_size, 20 << 20);
+    EXPECT_EQ(info.st_blocks, 0);
+    if (tries == 1) ASSERT_OK(session->Commit(ManifestOf("uid-1", "default", *files)));
+  }
+  ASSERT_OK(Fetch(remote, "uid-1", dir / "out", {}));
+  ExpectSameTree(dir / "again", dir / "out");
+}
+
+TEST(StoreServer, AReaderThatDoesNotKnowZstdIsNotGivenIt) {
+  TempDir dir;
+  TestServer server(dir);
+  std::string text = RandomText(200'000, 1);
+  for (char& c : text) c &= 15;
+  WriteText(dir / "in/main/images/pages-1.img", text);
+  ASSERT_OK(Keep(*server.store, "uid-1", dir / "in"));
+  EXPECT_EQ(Take(server.store->Collect({.tighten_after = Duration(0), .stop = {}})).tightened, 1U);
+  const SegmentRef segment = Take(server.store->GetManifest("uid-1")).files[0].segments[0];
+  HttpCaller http(server.Options("agent").http, Clock::Real());
+  const std::string ids = EncodeIds(std::vector{segment.id});
+  auto codec_of = [&](const std::string& path) {
+    const HttpAnswer answer = Take(http.Call({.method = "POST", .path = path, .body = {AsBytes(ids)}, .max_answer_bytes = kMaxFramesBytes},
+                                             {.deadline = Clock::Real().Mono() + std::chrono::seconds(20), .stop = {}}));
+    std::vector<Codec> codecs;
+    FrameParser parser([&](const PutItem& item) {
+      codecs.push_back(item.codec);
+      EXPECT_EQ(Take(Decode(item.codec, item.size, item.bytes)), text.substr(0, segment.size));
+      return Status::Ok();
+    });
+    EXPECT_OK(parser.Feed(answer.body));
+    return codecs;
+  };
+  EXPECT_THAT(codec_of("/v1/manifests/uid-1/segments"), ::testing::ElementsAre(Codec::kRaw)) << "an agent of the release before";
+  EXPECT_THAT(codec_of("/v1/manifests/uid-1/segments?codec=2"), ::testing::ElementsAre(Codec::kZstd));
+  RemoteStore remote(server.Options("agent"));
+  ASSERT_OK(Fetch(remote, "uid-1", dir / "out", {}));
+  ExpectSameTree(dir / "in", dir / "out");
+}
+
 TEST(StoreServer, RefusesStrangersAndWrongRoles) {
   TempDir dir;
   TestServer server(dir);
@@ -113,9 +186,14 @@ TEST(StoreServer, RefusesStrangersAndWrongRoles) {
   for (const Route& route : std::vector<Route>{{"POST", session + "?ns=default", true, false},
                                                {"GET", session, true, true},
                                                {"POST", session + "/missing", true, false},
+                                               {"POST", session + "/secure", true, false},
                                                {"POST", session + "/segments", true, false},
+                                               {"POST", session + "/hold?manifest=uid-9", true, false},
                                                {"POST", session + "/commit", true, false},
                                                {"GET", manifest, true, true},
+                                               {"GET", manifest + "/info", true, true},
+                                               {"GET", "/v1/space", true, true},
+                                               {"GET", "/v1/damaged", false, true},
                                                {"POST", manifest + "/segments", true, false},
                                                {"DELETE", manifest, false, true},
                                                {"POST", session + "/abort", true, false}}) {
@@ -146,6 +224,62 @@ TEST(StoreServer, DeletesNothingForALeaderWhoseTermIsOver) {
   EXPECT_EQ(remove("7"), 200);
   EXPECT_EQ(remove("eight"), 400);
   EXPECT_EQ(Ask(server, "DELETE", manifest, "controller-token"), 200) << "without an election there is no term";
+}
+
+TEST(StoreServer, SaysHowFullItIs) {
+  TempDir dir;
+  TestServer server(dir);
+  RemoteStore agent(server.Options("agent")), controller(server.Options("controller"));
+  const StoreSpace before = *controller.Space();
+  EXPECT_EQ(before.live_bytes, 0U);
+  EXPECT_GT(before.room_bytes, 0U);
+  WriteText(dir / "in/a", RandomText(3 * kMaxSegmentBytes, 1));
+  ASSERT_OK(Keep(agent, "uid-1", dir / "in"));
+  const StoreSpace after = *agent.Space();
+  EXPECT_GE(after.live_bytes, 3 * kMaxSegmentBytes);
+  EXPECT_GE(after.pack_bytes, after.live_bytes);
+  ASSERT_OK(controller.Delete("uid-1"));
+  EXPECT_EQ(controller.Space()->live_bytes, 0U) << "at once, also before it is collected";
+}
+
+TEST(StoreServer, SaysWhatAManifestIsOfWithoutItsFiles) {
+  TempDir dir;
+  TestServer server(dir);
+  WriteText(dir / "in/a", RandomText(1000, 1));
+  RemoteStore agent(server.Options("agent")), controller(server.Options("controller"));
+  Result<CommitResult> kept = Keep(agent, "uid-1", dir / "in");
+  ASSERT_OK(kept);
+  const ManifestInfo info = Take(controller.InfoOf("uid-1"));
+  EXPECT_EQ(info.ns, "default");
+  EXPECT_EQ(info.checkpoint, "drain-uid-1");
+  EXPECT_EQ(info.digest, kept->digest);
+  EXPECT_EQ(info.new_bytes, kept->new_bytes);
+  EXPECT_EQ(GetString(info.info, {"pod"}), "web-0");
+  EXPECT_EQ(CodeOf(controller.InfoOf("uid-2")), Code::kNotFound);
+  EXPECT_EQ(CodeOf(controller.InfoOf("../uid-1")), Code::kInvalidArgument);
+}
+
+TEST(StoreServer, TellsTheControllerWhatIsDamaged) {
+  TempDir dir;
+  TestServer server(dir);
+  RemoteStore agent(server.Options("agent")), controller(server.Options("controller"));
+  WriteText(dir / "in/a", RandomText(3 * kMaxSegmentBytes, 1));
+  ASSERT_OK(Keep(agent, "uid-1", dir / "in"));
+  WriteText(dir / "in/a", RandomText(3 * kMaxSegmentBytes, 2));
+  ASSERT_OK(Keep(agent, "uid-2", dir / "in"));
+  EXPECT_TRUE(Take(controller.Damaged()).empty());
+  EXPECT_EQ(CodeOf(agent.Damaged()), Code::kPermissionDenied) << "an agent has no business with other nodes' checkpoints";
+  const Manifest manifest = *controller.GetManifest("uid-2");
+  ASSERT_TRUE(DamageRecord(dir / "store", manifest.files[0].leaves.at(0).id));
+  ASSERT_OK(server.store->Scrub({.bytes_per_second = 0, .every = Duration(0), .stop = {}}));
+  const std::vector<DamagedCheckpoint> damaged = Take(controller.Damaged());
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(damaged[0].id, "uid-2");
+  EXPECT_THAT(damaged[0].why, ::testing::HasSubstr("cannot be read"));
+  const std::string page = server.server->metrics().Render(*server.store->Usage());
+  EXPECT_THAT(page, ::testing::HasSubstr("holdfast_store_scrub_damaged_checkpoints 1\n"));
+  EXPECT_THAT(page, ::testing::HasSubstr("holdfast_store_scrub_damaged_segments 1\n"));
+  EXPECT_THAT(page, ::testing::HasSubstr("holdfast_store_scrub_passes_total 1\n"));
 }
 
 TEST(StoreServer, GivesTheKeyOnlyToThoseWhoWrite) {
@@ -248,6 +382,7 @@ TEST(StoreServer, ANodeTouchesOnlyItsOwnCheckpoints) {
   for (const Request& r : std::vector<Request>{{"POST", two + "?ns=default"},
                                                {"GET", two},
                                                {"GET", "/v1/manifests/uid-2"},
+                                               {"GET", "/v1/manifests/uid-2/info"},
                                                {"POST", "/v1/manifests/uid-2/segments"},
                                                {"POST", three + "?ns=default"},
                                                {"POST", three + "/missing"},

@@ -1,0 +1,168 @@
+// The executor and a pod that is frozen together with the rest of its group: at the barrier, through it, and back.
+#include "executor_fixture.h"
+
+namespace holdfast::agent {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ExecutorInCut : public ExecutorTest {
+ protected:
+  ExecutorInCut() {
+    cluster.checkpoint["spec"]["final"] = false;
+    cluster.checkpoint["spec"]["cut"] = {{"group", "ring"},
+                                         {"id", "ck-uid"},
+                                         {"members",
+                                          {{{"pod", "web-0"}, {"podUID", "pod-uid"}, {"checkpoint", "ck"}},
+                                           {{"pod", "web-1"}, {"podUID", "pod-1"}, {"checkpoint", "ck-1"}}}}};
+    node.on_dump = [this](const std::string& landing) { Freeze(landing); };
+    // holdfast-runc goes on when it is told to, and says how it went.
+    cluster.on_patch = [this](const Json& patch) {
+      if (!GetString(patch, {"status", "barrier", "frozenAt"}).empty() && on_frozen) on_frozen();
+      if (GetString(patch, {"status", "phase"}) == "Dumping") {
+        EXPECT_TRUE(Exists(Landing() + "/go.json"));
+        unlink((Landing() + "/frozen.json").c_str());
+        node.containers["c1"] = ContainerState::kRunning;
+        Dump(Landing(), true);
+      }
+      return Status::Ok();
+    };
+  }
+
+  std::string Landing() const { return layout.Landing("ck-uid", Place::kDisk); }
+  void Freeze(const std::string& landing) {
+    request = *ParseJson(*ReadFile(landing + "/request.json"));
+    node.dump_running = true;
+    node.containers["c1"] = ContainerState::kPaused;
+    ASSERT_TRUE(WriteFileAtomically(landing + "/frozen.json", "{}").ok());
+  }
+  // The controller's word. Called while the patch that it answers is being made.
+  void AllFrozen() { cluster.checkpoint["status"]["barrier"]["allFrozenAt"] = FormatTime(clock.Wall()); }
+  // What holdfast-runc does at its own limit.
+  void GivesUp() {
+    unlink((Landing() + "/frozen.json").c_str());
+    node.containers["c1"] = ContainerState::kRunning;
+    node.dump_running = false;
+    runtime::DumpResult result;
+    result.reason = "GroupMemberFailed";
+    result.message = "it was thawed";
+    ASSERT_TRUE(WriteFileAtomically(Landing() + "/result.json", DumpJson(result.ToJson())).ok());
+  }
+
+  std::function<void()> on_frozen;
+  Json request;
+};
+
+TEST_F(ExecutorInCut, IsDumpedOnceAllAreFrozenAndNotThroughTheKubelet) {
+  on_frozen = [this] {
+    EXPECT_FALSE(Exists(Landing() + "/go.json"));
+    AllFrozen();
+  };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady) << Message();
+  EXPECT_FALSE(cluster.Seen().status.frozen_at.empty());
+  EXPECT_EQ(GetInt(request, {"barrier_ms"}), 30'000);
+  EXPECT_THAT(kubelet.asked, IsEmpty());
+  EXPECT_EQ(node.dumps, 1);
+  EXPECT_FALSE(Frozen());
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, GoesOnWhenItsCutHasFailed) {
+  on_frozen = [this] {
+    cluster.checkpoint["status"]["phase"] = "Failed";
+    cluster.checkpoint["status"]["conditions"] = {{{"type", "Ready"},
+                                                   {"status", "False"},
+                                                   {"reason", "GroupMemberFailed"},
+                                                   {"message", "member web-1 of group ring: StoreFull: full"},
+                                                   {"lastTransitionTime", FormatTime(clock.Wall())}}};
+  };
+  cluster.on_patch = [this, before = cluster.on_patch](const Json& patch) {
+    const Status status = before(patch);
+    if (GetString(patch, {"status", "phase"}) == "Freezing" && GetString(cluster.checkpoint, {"status", "phase"}) == "Failed")
+      return Status(Code::kInvalidArgument, "a Failed checkpoint stays Failed");
+    return status;
+  };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(Reason(), "GroupMemberFailed");
+  EXPECT_THAT(Message(), HasSubstr("member web-1 of group ring: StoreFull"));
+  EXPECT_GE(node.kills, 1);
+  EXPECT_FALSE(Frozen());
+  EXPECT_EQ(store.commits, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, GoesOnWhenItsCheckpointIsDeletedAtTheBarrier) {
+  on_frozen = [this] { cluster.checkpoint["metadata"]["deletionTimestamp"] = FormatTime(clock.Wall()); };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(Reason(), "GroupMemberFailed");
+  EXPECT_FALSE(Frozen());
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, SaysSoWhenNobodyGaveTheWord) {
+  on_frozen = [this] { GivesUp(); };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(Reason(), "GroupMemberFailed");
+  EXPECT_EQ(node.dumps, 1);
+  EXPECT_EQ(store.commits, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, WithoutAnApiServerHoldfastRuncThawsItAndTheReportComesLater) {
+  int tries = 0;
+  cluster.on_patch = [&](const Json& patch) {
+    if (GetString(patch, {"status", "barrier", "frozenAt"}).empty()) return Status::Ok();
+    if (++tries == 3) GivesUp();
+    return Status(Code::kUnavailable, "no API server");
+  };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(tries, 3) << "it is tried again while the pod stands still";
+  EXPECT_EQ(Reason(), "GroupMemberFailed");
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, IsNotFrozenASecondTimeWhenItsDumpWasLost) {
+  node.on_dump = [this](const std::string&) { node.containers["c1"] = ContainerState::kPaused; };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(Reason(), "DumpFailed");
+  EXPECT_EQ(node.dumps, 1) << "a second freeze would be of another moment";
+  EXPECT_FALSE(Frozen());
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, AnAgentThatDiedAtTheBarrierGoesOnFromThere) {
+  JournalEntry entry = Entry(Step::kDumping);
+  entry.final = false;
+  entry.in_cut = true;
+  ASSERT_TRUE(journal.Write(entry).ok());
+  ASSERT_TRUE(WriteIntents(layout, entry).ok());
+  Freeze(Landing());
+  Restart();
+  ASSERT_TRUE(executor->Recover().ok());
+  EXPECT_TRUE(Frozen()) << "it still stands with the others";
+  on_frozen = [this] { AllFrozen(); };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive()) << last.message();
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady) << Message();
+  EXPECT_EQ(node.dumps, 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorInCut, APodUnderPlainRuncIsRefused) {
+  cluster.pods["default/web-0"] = PodJson("web-0", "pod-uid", "");
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "Unsupported");
+  EXPECT_THAT(Message(), HasSubstr("group ring"));
+  EXPECT_EQ(node.dumps, 0);
+}
+
+}  // namespace
+}  // namespace holdfast::agent

@@ -1,0 +1,3 @@
+module holdfast.dev/tests/workloads
+
+go 1.26
