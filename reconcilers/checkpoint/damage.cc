@@ -56,14 +56,17 @@ Status DamageTeller::Write(const Mark& mark, std::stop_token stop) {
                         .observed_generation = c.meta.generation},
                        context_.clock.Wall());
   }
-  // Told before the condition says that it was, and named after what was seen, so that who comes after a death in between tells it once.
+  // Told before the condition says that it was. Named after what was seen at the first try, so that it is told once although we die in
+  // between, or somebody else's write comes first.
   Notice notice{.reason = damage ? "Mended" : "StoreFound",
                 .note = damage ? "the store can read all of it again" : "the store that has it is one of this installation's again"};
   if (!mark.why.empty())
     notice = {.warning = true, .reason = mark.condition, .note = damage ? "no pod is restored from it: " + says : says};
   const std::string what = damage ? (mark.why.empty() ? "mended-" : "damaged-") : mark.why.empty() ? "found-" : "missing-";
-  HF_RETURN_IF_ERROR(AnnounceOnce(context_, notice, what + c.meta.uid + "-" + c.meta.resource_version, nullptr, &c, stop));
+  const auto seen = seen_.try_emplace(what + c.meta.uid, c.meta.resource_version).first;
+  HF_RETURN_IF_ERROR(AnnounceOnce(context_, notice, seen->first + "-" + seen->second, nullptr, &c, stop));
   HF_RETURN_IF_ERROR(PatchStatus(context_, c, {{"status", {{"conditions", api::ToJson(conditions)}}}}, std::move(stop)).status());
+  seen_.erase(seen);
   LogWarning("checkpoint", {{"checkpoint", c.meta.Key()}, {"condition", mark.condition}, {"holds", !mark.why.empty()}, {"why", mark.why}});
   return Status::Ok();
 }
@@ -83,6 +86,7 @@ Result<kube::ReconcileResult> DamageTeller::Reconcile(const std::string&, std::s
     if (written.code() == Code::kConflict) return kube::ReconcileResult{kGoOn};
     if (written.code() != Code::kNotFound) HF_RETURN_IF_ERROR(Status(written));
   }
+  if (marks.empty()) seen_.clear();
   return kube::ReconcileResult{marks.empty() ? kLookAgain : kGoOn};
 }
 

@@ -30,7 +30,8 @@ class DamageTeller {
 
   Context context_;
   Contents& store_;
-  std::string told_;  // what the stores' silence was logged as
+  std::string told_;                         // what the stores' silence was logged as
+  std::map<std::string, std::string> seen_;  // by what an event says of whom: the resourceVersion in its name, until its mark is written
 };
 
 }  // namespace holdfast::reconcilers::checkpoint
