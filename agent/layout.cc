@@ -1,6 +1,7 @@
 #include "agent/layout.h"
 
 #include "base/file.h"
+#include "runtime/mount_points.h"
 
 namespace holdfast::agent {
 
@@ -13,13 +14,13 @@ Status Layout::Make() const {
 }
 
 Status Layout::RemoveLanding(const std::string& checkpoint_uid) const {
-  HF_RETURN_IF_ERROR(RemoveAll(Landing(checkpoint_uid, Place::kMemory)));
-  return RemoveAll(Landing(checkpoint_uid, Place::kDisk));
+  HF_RETURN_IF_ERROR(runtime::UnmountAndRemove(Landing(checkpoint_uid, Place::kMemory)));
+  return runtime::UnmountAndRemove(Landing(checkpoint_uid, Place::kDisk));
 }
 
 Status Layout::RemoveRestore(const std::string& pod_uid) const {
-  HF_RETURN_IF_ERROR(RemoveAll(RestoreMemory(pod_uid)));
-  return RemoveAll(RestoreFolder(pod_uid));
+  HF_RETURN_IF_ERROR(runtime::UnmountAndRemove(RestoreMemory(pod_uid)));
+  return runtime::UnmountAndRemove(RestoreFolder(pod_uid));
 }
 
 }  // namespace holdfast::agent

@@ -80,7 +80,7 @@ std::vector<std::string> Restorer::Recover() {
   }
   for (const std::string& uid : ListDir(layout_.Memory() + "/restore").value_or({})) {
     if (Exists(layout_.RestoreFile(uid))) continue;
-    Status removed = RemoveAll(layout_.RestoreMemory(uid));
+    Status removed = layout_.RemoveRestore(uid);
     if (!removed.ok()) LogWarning("cannot remove an old restore folder", {{"pod_uid", uid}, {"error", removed.message()}});
   }
   names = ListDir(layout_.run + "/wait");

@@ -22,6 +22,7 @@
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
 #include "runtime/link_remap.h"
+#include "runtime/mount_points.h"
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
@@ -273,7 +274,7 @@ class Run {
 
   Status DumpOne(const Target& target) {
     const std::string images = target.folder + "/images";
-    HF_RETURN_IF_ERROR(RemoveAll(target.folder));
+    HF_RETURN_IF_ERROR(UnmountAndRemove(target.folder));
     HF_RETURN_IF_ERROR(MakeDirs(images));
     HF_RETURN_IF_ERROR(TellCriu(target));
     const MonoTime from = Clock::Real().Mono();

@@ -1,11 +1,8 @@
-// What is mounted where, in our own mount namespace.
+// Overlays and what runc mounts, in our own mount namespace.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 
@@ -16,13 +13,6 @@ namespace holdfast::runtime {
 Result<std::string> OverlayUpper(const std::string& path);
 // The same from the text of a mountinfo.
 Result<std::string> OverlayUpperIn(std::string_view mountinfo, const std::string& path);
-
-struct MountPoint {
-  dev_t device;
-  std::string path;
-};
-// Every mount of a mountinfo, in its order.
-std::vector<MountPoint> MountPointsIn(std::string_view mountinfo);
 
 // Mounts the overlay at `path` again with an emptied upper directory: what a failed restore wrote there is gone.
 Status ResetOverlay(const std::string& path);

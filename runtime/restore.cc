@@ -12,6 +12,7 @@
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
 #include "runtime/loopback_hold.h"
+#include "runtime/mount_points.h"
 #include "runtime/mounts.h"
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
@@ -179,7 +180,7 @@ class Restore {
       }
     }
     work_ = from_ + "/restore";
-    HF_RETURN_IF_ERROR(RemoveAll(work_));
+    HF_RETURN_IF_ERROR(UnmountAndRemove(work_));
     return MakeImagesView(from_ + "/images", work_ + "/images", options);
   }
 
@@ -242,6 +243,7 @@ class Restore {
 
   void DeleteHalfRestored() {
     Status unmounted = UnmountCriuRoot(runc_.Root(), line_.Id());
+    if (unmounted.ok()) unmounted = UnmountBeneath(work_);
     if (!unmounted.ok()) LogWarning("a half-restored container stays mounted", {{"error", unmounted.message()}});
     Result<ProcessResult> deleted = runc_.Run({"delete", "--force", line_.Id()}, kCleanup);
     (void)deleted;  // `delete --force` of an unknown container is no error; a real one shows in the create that follows

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "base/file.h"
-#include "runtime/mounts.h"
+#include "runtime/mount_points.h"
 
 namespace holdfast::runtime {
 namespace {

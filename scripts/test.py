@@ -36,8 +36,9 @@ MOST_SECOND_TRIES = 5
 PR_SET_PDEATHSIG = 1
 BROKEN = "PROMISE BROKEN"  # tests/e2e/kit.py says so
 BUDGET_SECONDS = 20 * 60  # of the gate's tests, without builds, on a machine that is not slow
-TELLING = re.compile(r": Failure$|^E  |^\[  FAILED|^FAILED |\bERROR\b|\bError: |SUMMARY: |Timeout|\*\*\*|not right: |fatal|Assertion")
-MAX_LINES, MAX_COLUMNS, AFTER = 24, 240, 5
+TELLING = re.compile(r": Failure$|^FAIL: |^ERROR: |^E  |^\[  FAILED|^FAILED |\bERROR\b|\bError: |SUMMARY: |Timeout|\*\*\*|not right: |fatal|Assertion")
+BEGINS = re.compile(r": Failure$|^FAIL: |^ERROR: ")  # GoogleTest's and unittest's: what went wrong follows
+MAX_LINES, MAX_COLUMNS, AFTER = 24, 240, 12
 begin = time.monotonic()
 
 
@@ -56,13 +57,20 @@ class Case:
         self.failed = element.get("status") == "fail" or (element.get("status") == "notrun" and not left_out)
 
     def telling_lines(self):
-        """The lines that say what went wrong, each with what follows a GoogleTest failure; the last ones where nothing says so."""
+        """The lines that say what went wrong; the last ones where nothing says so."""
         lines = [line[:MAX_COLUMNS] for line in self.output.splitlines() if line.strip()]
         kept = set()
         for at, line in enumerate(lines):
             if TELLING.search(line):
-                kept.update(range(at, min(len(lines), at + (AFTER if line.endswith(": Failure") else 1))))
-        return [lines[at] for at in sorted(kept)][:MAX_LINES] or lines[-MAX_LINES:]
+                kept.update(range(at, min(len(lines), at + (AFTER if BEGINS.search(line) else 1))))
+        return [lines[at] for at in sorted(kept) if not lines[at].startswith('{"ts"')][:MAX_LINES] or lines[-MAX_LINES:]
+
+    def tell(self, how):
+        """Prints what went wrong, and keeps all that the test said."""
+        kept = GATE / "failed" / f"{self.name.replace('/', '_')}.{how}.txt"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(self.output)
+        print(f"\n{self.name} failed ({how}, {self.seconds:.0f} s; all of it: {kept}):", *(f"  {line}" for line in self.telling_lines()), "", sep="\n", flush=True)
 
 
 class Red(Exception):
@@ -204,7 +212,7 @@ class Run:
         results.unlink(missing_ok=True)
         log = GATE / "ctest.log"
         out = {"stdout": log.open("w"), "stderr": subprocess.STDOUT} if quiet else {}
-        self.children.run("ctest", "--test-dir", folder, "--output-on-failure", "--output-junit", results, "--test-output-size-failed", "8000000",
+        self.children.run("ctest", "--test-dir", folder, "--output-junit", results, "--test-output-size-failed", "8000000",
                           "--test-output-size-passed", "2000", *options, env=env, limit=5400, **out)
         try:
             return [Case(element) for element in xml.etree.ElementTree.parse(results).iter("testcase")]
@@ -216,6 +224,8 @@ class Run:
         self.cases += cases
         failed = [case for case in cases if case.failed]
         broken = [case for case in failed if BROKEN in case.output]
+        for case in failed:
+            case.tell("first")
         tries = len(self.flaky) + len(self.failed) + len(failed)
         if failed and (broken or tries > MOST_SECOND_TRIES):
             say("a promise was broken: nothing is tried again" if broken else f"{tries} tests failed: too many to try them again")
@@ -225,8 +235,10 @@ class Run:
         for case in failed:
             if case.name in second and not second[case.name].failed:
                 self.flaky.append(case)
-            else:
-                self.failed.append(case)
+                continue
+            self.failed.append(case)
+            if case.name in second:
+                second[case.name].tell("second")
 
     def others(self):
         """Unit and integration tests."""
@@ -319,8 +331,6 @@ class Run:
     def closing(self, red):
         print("\nslowest tests:", *(f"  {case.seconds:6.1f} s  {case.name}" for case in sorted(self.cases, key=lambda c: -c.seconds)[:10]), sep="\n")
         print("phases:", *(f"  {seconds:6.0f} s  {name}" for name, seconds, _ in self.phases), sep="\n")
-        for case in self.failed:
-            print(f"\n{case.name} ({case.seconds:.0f} s):", *(f"  {line}" for line in case.telling_lines()), sep="\n")
         if any(case.name.startswith("e2e.") for case in self.failed + self.flaky):
             print(f"\nwhat was on their clusters: {GATE / 'evidence'} (scripts/why.sh shows the last one)")
         self.keep_flaky()
@@ -374,7 +384,8 @@ def main():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # a make that is killed says nothing
     run = Run(words)
     run.children.end_those_of_an_earlier_run()
-    shutil.rmtree(GATE / "evidence", ignore_errors=True)
+    for folder in ("evidence", "failed"):
+        shutil.rmtree(GATE / folder, ignore_errors=True)
     for slot in running_slots():
         if slot in SLOTS or os.environ.get("CI") == "true":
             say(f"taking down cluster {slot}, which an earlier run left")

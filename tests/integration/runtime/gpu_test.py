@@ -152,6 +152,29 @@ class GpuTest(runtime_test.RuntimeTest):
         self.assertIn("did not give process", self.agent.asked[1]["message"])
         self.assertEqual(new.status(), "gone")
 
+    def test_a_restore_that_was_killed_leaves_no_mount_behind_the_next_one(self):
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        os.unlink(LOG)
+        write(HANG, "restore")
+        first = self.gpu_pod(self.restored_pod(landing))
+        creating = subprocess.Popen(first.command("create", "--bundle", first.bundle, first.id), stdin=subprocess.DEVNULL, stdout=first.pipe[1],
+                                    stderr=first.pipe[1], start_new_session=True)
+        until = time.monotonic() + 20
+        while ["restore"] not in self.steps() and time.monotonic() < until:
+            time.sleep(0.02)
+        os.killpg(creating.pid, signal.SIGKILL)
+        creating.wait()
+        os.unlink(HANG)
+        self.assertIn(f"{ROOT}/{first.id}/criu-root", read("/proc/mounts"), "it was not killed where it has one")
+        second = self.gpu_pod(runtime_test.Container(first.sandbox, f"again{self.n}-c", {"holdfast.dev/restore": "ck1"}))
+        self.addCleanup(second.delete)
+        second.create()
+        self.assertTrue(self.agent.asked[-1]["ok"], (self.agent.asked[-1], read(landing + "/main/restore/restore.log")[-3000:]))
+        second.start()
+        self.assertEqual(self.goes_on(second)[0], (self.last[0] + 1, self.last[1] + 1, GPUS[0]))
+        self.assertNotIn("criu-root", read("/proc/mounts"))
+
     def test_what_cannot_be_dumped_is_refused_before_anything_freezes(self):
         old = self.run_old()
         cases = ((lambda: driver("550.54.15"), "checkpoints need 570"),

@@ -123,9 +123,12 @@ class Container:
             while data := os.read(self.pipe[0], 65536):
                 out.write(data)
 
+    def command(self, *args, program=WRAPPER):
+        return [program, "--root", ROOT, "--log", self.log, "--log-format", "json", *args]
+
     def call(self, *args, check=True, program=WRAPPER):
         start = time.monotonic()
-        done = subprocess.run([program, "--root", ROOT, "--log", self.log, "--log-format", "json", *args], stdin=subprocess.DEVNULL, stdout=self.pipe[1], stderr=self.pipe[1])
+        done = subprocess.run(self.command(*args, program=program), stdin=subprocess.DEVNULL, stdout=self.pipe[1], stderr=self.pipe[1])
         self.seconds = time.monotonic() - start
         if check and done.returncode:
             raise AssertionError(f"{args}: exit {done.returncode}: {read(self.log)} {read(self.out)[-500:]}")
