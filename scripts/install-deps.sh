@@ -16,7 +16,7 @@ packages=(
 )
 [ "${1:-}" = build ] || packages+=(
   # tests and checks
-  googletest libgtest-dev libgmock-dev libbenchmark-dev python3 python3-pytest python3-yaml clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev shellcheck curl jq
+  mold googletest libgtest-dev libgmock-dev libbenchmark-dev python3 python3-pytest python3-yaml clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev shellcheck curl jq
   # the local cluster
   debootstrap iproute2 nftables iptables conntrack procps util-linux golang-go
 )

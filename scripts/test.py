@@ -182,7 +182,7 @@ def running_slots():
 class Run:
     def __init__(self, words):
         self.words = words
-        self.all = words.all or "e2e" in words.part
+        self.ring = "all" if words.all or words.part else "gate"
         self.only = ["-R", words.only] if words.only else []
         self.children = Children()
         self.cases, self.flaky, self.failed, self.phases = [], [], [], []
@@ -250,9 +250,7 @@ class Run:
             return
         with self.phase("building the tests (AddressSanitizer)", of_tests=False):
             self.do("the build", ROOT / "scripts/build.sh", "test")
-        env = {"HF_SLOW": f"{self.slow:.2f}", "HF_SEED": commit()}
-        if self.words.all or self.words.part == ["integration"]:
-            env["HF_SIEVE"] = "all"
+        env = {"HF_SLOW": f"{self.slow:.2f}", "HF_SEED": commit(), "HF_RING": self.ring}
 
         def again(names):
             say(f"once more, alone: {', '.join(names)}")
@@ -260,7 +258,7 @@ class Run:
             return {case.name: case for case in self.ctest("test", "-R", pattern, "-j1", env=env)}
 
         for part in wanted:
-            jobs = (os.cpu_count() or 1) + (part == "integration")  # these mostly wait
+            jobs = (os.cpu_count() or 1) + 1  # some wait
             with self.phase(f"{part} tests"):
                 self.settle(self.ctest("test", "-L", f"^{part}$", *self.only, f"-j{jobs}", env=env, quiet=part == "unit"), again)
                 if self.failed:
@@ -286,7 +284,7 @@ class Run:
             self.image = archive.stdout.strip()
         with self.phase(f"starting {len(self.slots)} clusters", of_tests=False):
             self.installed(self.slots)
-        env = {"HF_INSTALLED": "1", "HF_IMAGE": self.image, "HF_SLOW": f"{self.slow:.2f}", "HF_EVIDENCE": str(GATE / "evidence"), "HF_RING": "all" if self.all else "gate",
+        env = {"HF_INSTALLED": "1", "HF_IMAGE": self.image, "HF_SLOW": f"{self.slow:.2f}", "HF_EVIDENCE": str(GATE / "evidence"), "HF_RING": self.ring,
                "HF_SEED": commit()}
 
         def on(slots, *options):
@@ -304,7 +302,7 @@ class Run:
             return second
 
         with self.phase("end-to-end tests"):
-            self.settle(on(self.slots, "-L", "e2e" if self.all else "^gate$", *self.only), again)
+            self.settle(on(self.slots, "-L", "^gate$" if self.ring == "gate" else "e2e", *self.only), again)
 
     def fuzz(self):
         with self.phase("fuzzing, a minute each target"):

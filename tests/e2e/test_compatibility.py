@@ -19,12 +19,14 @@ def images(holdfast):
     return moving.Images()
 
 
-def chosen(entries):
-    return [entry for entry in entries if not ONLY or entry.name in ONLY]
+def chosen(entries, of_a_commit):
+    """Those of HF_WORKLOADS, else in the gate so many, others for every commit."""
+    names = ONLY or kit.of_this_commit([entry.name for entry in entries], of_a_commit)
+    return [entry for entry in entries if entry.name in names]
 
 
 def move_all(batch, images):
-    batch = chosen(batch)
+    batch = chosen(batch, 4)
     if not batch:
         pytest.skip("not among HF_WORKLOADS")
     problems, _ = moving.move_all(batch, images, drains=2 if HEAVY else 1)
@@ -57,7 +59,7 @@ def test_big_runtimes_go_on_with_their_content_on_another_node(clean_slate, imag
 
 
 def test_what_cannot_be_moved_is_refused_before_it_is_frozen(clean_slate, images):
-    refused = chosen(workloads.REFUSALS)
+    refused = chosen(workloads.REFUSALS, 5)
     if not refused:
         pytest.skip("not among HF_WORKLOADS")
     kit.apply(workloads.as_list([workloads.scripts(), *(workloads.bare_pod(r, images(r.image)) for r in refused)]))

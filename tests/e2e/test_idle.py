@@ -62,9 +62,9 @@ def test_what_computes_stays_until_it_is_done(counter):
 
 
 def test_what_cannot_be_measured_runs_on_and_the_status_says_why(counter):
-    sleeper({"after": f"{AFTER}s", "signals": {"jupyter": {}}})
+    sleeper({"after": "10s", "signals": {"jupyter": {}}})
     kit.wait("the status to say why", lambda: condition("Idle")[0] == "NotMeasured" and "Jupyter" in condition("Idle")[1], limit=120)
-    kit.stays("it runs", lambda: state() == "Running", seconds=AFTER)
+    kit.stays("it runs", lambda: state() == "Running", seconds=15)
     counter.wait_progress(30)
     kit.kubectl("patch", "sw", "nb", "--type=json", "-p", json.dumps([{"op": "remove", "path": "/spec/idle"}]))
     kit.wait("nothing of it is left", lambda: condition("Idle") == ("", "") and said_of_the_pod() == ("", "", ""), limit=30)
