@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "kube/base64.h"
 #include "tests/integration/controller/cluster.h"
+#include "tests/places.h"
 #include "tests/unit/kube/test_certificate.h"
 
 namespace holdfast::testing {
@@ -105,7 +106,7 @@ class BadInput : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Daemon> Start(const std::string& kubeconfig) {
     std::vector<std::string> argv;
     if (controller()) {
-      argv = {HOLDFAST_CONTROLLER,
+      argv = {places::Program("holdfast-controller"),
               "--namespace=holdfast-system",
               "--wait-image=example/holdfast",
               "--listen=127.0.0.1",
@@ -114,7 +115,7 @@ class BadInput : public ::testing::TestWithParam<const char*> {
               "--mutating-webhook-configuration=",
               "--validating-webhook-configuration="};
     } else {
-      argv = {HOLDFAST_AGENT,
+      argv = {places::Program("holdfast-agent"),
               "--node-name=node-a",
               "--store-url=https://127.0.0.1:1",
               "--no-install",

@@ -6,6 +6,7 @@
 
 #include "api/platform.h"
 #include "base/process.h"
+#include "tests/places.h"
 
 namespace holdfast::testing {
 namespace {
@@ -48,7 +49,7 @@ Json Webhook(const char* name, int port, const char* path, const char* resource)
 Status ApplyCrds(const std::string& kubeconfig) {
   // README.md lies beside the CRDs; kubectl reads .yaml files only.
   HF_ASSIGN_OR_RETURN(ProcessResult applied,
-                      RunProcess({KubectlPath(), "--kubeconfig", kubeconfig, "apply", "-f", HOLDFAST_SOURCE_DIR "/crds"}, {}));
+                      RunProcess({KubectlPath(), "--kubeconfig", kubeconfig, "apply", "-f", std::string(places::kSources) + "/crds"}, {}));
   return applied.exit_code == 0 ? Status::Ok() : Status(Code::kInternal, applied.err);
 }
 

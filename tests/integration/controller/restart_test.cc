@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "tests/integration/controller/cluster.h"
+#include "tests/places.h"
 
 namespace holdfast::testing {
 namespace {
@@ -16,7 +17,7 @@ class SupervisedController {
     std::vector<std::string> argv = {"/bin/sh",
                                      "-c",
                                      "exec \"$0\" \"$@\" 2>>" + faults + "/controller.log",
-                                     HOLDFAST_CONTROLLER,
+                                     places::Program("holdfast-controller"),
                                      "--kubeconfig=" + ApiServer::Shared().kubeconfig(),
                                      "--namespace=holdfast-system",
                                      "--wait-image=example/holdfast",

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/places.h"
 #include "witness/server.h"
 
 namespace witness {
@@ -38,12 +39,13 @@ class CounterAndWitness : public testing::Test {
     }
   }
   void Start() {
+    const std::string program = holdfast::places::Program("holdfast_example_counter");
     const std::string witness = "WITNESS=127.0.0.1:" + std::to_string(server_->counter_port());
     counter_ = fork();
     if (counter_ == 0) {
-      const char* argv[] = {COUNTER_PROGRAM, nullptr};
+      const char* argv[] = {program.c_str(), nullptr};
       const char* env[] = {witness.c_str(), "COUNTER_MIB=4", nullptr};
-      execve(COUNTER_PROGRAM, const_cast<char**>(argv), const_cast<char**>(env));
+      execve(program.c_str(), const_cast<char**>(argv), const_cast<char**>(env));
       _exit(127);
     }
   }

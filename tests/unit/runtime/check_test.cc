@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "temp_dir.h"
+#include "tests/places.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -89,7 +90,7 @@ TEST_F(Check, TheProgramPrintsAllOfThemAsOneArray) {
   ASSERT_EQ(chmod(runc.c_str(), 0755), 0);
   ProcessOptions options;
   options.env = {"HOLDFAST_RUNC_REAL=" + runc, "HOLDFAST_RUN_DIR=" + dir.path() + "/run", "HOLDFAST_INSTALL_DIR=" + dir.path()};
-  Result<ProcessResult> result = RunProcess({HOLDFAST_RUNC_BINARY, "check", "--state", dir.path()}, options);
+  Result<ProcessResult> result = RunProcess({places::Program("holdfast-runc"), "check", "--state", dir.path()}, options);
   ASSERT_TRUE(result.ok() && result->exit_code == 0) << result->err;
   Result<Json> json = ParseJson(result->out);
   ASSERT_TRUE(json.ok() && json->is_array()) << result->out;

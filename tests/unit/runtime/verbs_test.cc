@@ -11,6 +11,7 @@
 
 #include "base/process.h"
 #include "runtime/protocol.h"
+#include "tests/places.h"
 #include "tests/unit/runtime/temp_dir.h"
 
 namespace holdfast::runtime {
@@ -101,7 +102,8 @@ class Verbs : public testing::Test {
   DumpResult ReadResult() { return *DumpResult::FromJson(*ParseJson(Get("landing/result.json"))); }
 
   int Call(std::vector<std::string> args) {
-    std::vector<std::string> argv{HOLDFAST_RUNC_BINARY, "--root", dir_ / "root", "--log", dir_ / "log.json", "--log-format", "json"};
+    std::vector<std::string> argv{
+        places::Program("holdfast-runc"), "--root", dir_ / "root", "--log", dir_ / "log.json", "--log-format", "json"};
     argv.insert(argv.end(), args.begin(), args.end());
     ProcessOptions options;
     options.env = {"HOLDFAST_RUNC_REAL=" + (dir_ / "runc"), "HOLDFAST_RUN_DIR=" + (dir_ / "run"),
@@ -476,7 +478,7 @@ TEST_F(Verbs, AStockCheckpointGetsTheOptionsMostProgramsNeed) {
 TEST_F(Verbs, WithoutARuncItSaysWhereItLooked) {
   ProcessOptions options;
   options.env = {"HOLDFAST_RUNC_REAL=/nonexistent/runc"};
-  Result<ProcessResult> result = RunProcess({HOLDFAST_RUNC_BINARY, "state", "c1"}, options);
+  Result<ProcessResult> result = RunProcess({places::Program("holdfast-runc"), "state", "c1"}, options);
   EXPECT_EQ(result->exit_code, 1);
   EXPECT_NE(result->err.find("/nonexistent/runc"), std::string::npos);
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/places.h"
 #include "tests/unit/storage/server_fixture.h"
 
 namespace holdfast::storage {
@@ -30,11 +31,12 @@ class Program {
     waitpid(pid_, nullptr, 0);
   }
   void Start() {
-    const std::string data = dir_ / "store", listen = "127.0.0.1:" + std::to_string(port_), faults = dir_ / "faults";
+    const std::string program = places::Program("holdfast-store"), data = dir_ / "store", listen = "127.0.0.1:" + std::to_string(port_),
+                      faults = dir_ / "faults";
     pid_ = fork();
     if (pid_ != 0) return;
     setenv("HOLDFAST_FAULT_DIR", faults.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the child's only thread
-    execl(HOLDFAST_STORE_BINARY, "holdfast-store", "--data", data.c_str(), "--listen", listen.c_str(), "--auth=none", "--log-level=warning",
+    execl(program.c_str(), "holdfast-store", "--data", data.c_str(), "--listen", listen.c_str(), "--auth=none", "--log-level=warning",
           "--reserve-bytes=0", static_cast<char*>(nullptr));
     _exit(127);
   }
@@ -97,7 +99,7 @@ TEST(StoreProgram, EndsOnSigtermAndItsCommandsWork) {
       {.http = {.url = "http://127.0.0.1:" + std::to_string(port), .ca_file = "", .token_file = ""}, .patience = std::chrono::seconds(40)});
   ASSERT_OK(Keep(remote, "uid-1", dir / "in"));
   auto run = [&](std::vector<std::string> args) {
-    args.insert(args.begin(), {HOLDFAST_STORE_BINARY, "--data", dir / "store"});
+    args.insert(args.begin(), {places::Program("holdfast-store"), "--data", dir / "store"});
     return RunProcess(args, {}).value_or(ProcessResult{});
   };
   EXPECT_THAT(run({"stat"}).out, ::testing::HasSubstr("uid-1"));
@@ -127,7 +129,7 @@ TEST(StoreProgram, RotatesItsKekAndShredsANamespace) {
     ASSERT_OK(Keep(*store, "uid-1", dir / "in"));
   }
   auto run = [&](std::vector<std::string> args) {
-    args.insert(args.begin(), {HOLDFAST_STORE_BINARY, "--data", dir / "store"});
+    args.insert(args.begin(), {places::Program("holdfast-store"), "--data", dir / "store"});
     return RunProcess(args, {}).value_or(ProcessResult{});
   };
   const std::string old_kek = "--kek-file=" + dir / "old.kek", new_kek = "--kek-file=" + dir / "new.kek";

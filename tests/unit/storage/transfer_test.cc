@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include "storage/server/local_socket.h"
+#include "tests/places.h"
 #include "tests/unit/storage/server_fixture.h"
 
 namespace holdfast::storage {
@@ -13,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ProcessResult Command(const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {HOLDFAST_STORE_BINARY, "--log-level=error"};
+  std::vector<std::string> all = {places::Program("holdfast-store"), "--log-level=error"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   Result<ProcessResult> ran = RunProcess(all, {});
   EXPECT_TRUE(ran.ok()) << ran.status().ToString();
