@@ -75,8 +75,8 @@ bench: deps ## BENCH=name: measure afresh (bench/name) and write bench/results/n
 
 ##@ Code
 .PHONY: format format-check lint
-SOURCES = $(shell git ls-files '*.cc' '*.h' '*.c')
-SCRIPTS = $(shell git ls-files | grep -v '^tests/cluster/components/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
+SOURCES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.c')
+SCRIPTS = $(shell git ls-files -co --exclude-standard | grep -v '^tests/cluster/components/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
 format: ## clang-format, in place
 	@clang-format-14 -i $(SOURCES)
 format-check: ## clang-format (check only) and shellcheck; make test begins with it

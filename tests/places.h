@@ -5,7 +5,7 @@
 
 namespace holdfast::places {
 
-extern const char* const kSources;              // the root of the repository
+extern const char* const kSources;             // the root of the repository
 std::string Program(const std::string& name);  // one of this build, such as "holdfast-store"
 
 }  // namespace holdfast::places
