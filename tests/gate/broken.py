@@ -39,8 +39,8 @@ def caught(patch):
         said = done.stdout + done.stderr
         (ROOT / "build" / f"broken-{patch.stem}.log").write_text(said)
         if done.returncode != 0 and re.search(r"\[  FAILED  \]|The following tests FAILED", said):
-            telling = re.search(r"PROMISE BROKEN.*|^E  .*|.*: Failure\n.*|\[  FAILED  \].*", said, re.M)
-            return telling.group(0).replace("\n", " ")[:160]
+            telling = re.search(r"PROMISE BROKEN.*|^E  .*|.*: Failure\n.*|\[  FAILED  \].*|^AssertionError: .*", said, re.M)
+            return (telling.group(0) if telling else "a test failed").replace("\n", " ")[:160]
     return ""
 
 
