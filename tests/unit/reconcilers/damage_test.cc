@@ -5,6 +5,7 @@
 #include "reconcilers/checkpoint/damage.h"
 #include "reconcilers/claim/step.h"
 #include "reconcilers/restorepolicy/survey.h"
+#include "tests/unit/kube/fake_transport.h"
 #include "tests/unit/reconcilers/world.h"
 
 namespace holdfast::reconcilers::checkpoint {
@@ -78,6 +79,75 @@ TEST(Damage, AStoreThatIsNotConfiguredIsToldAndNeitherDamagesNorMends) {
     kube::RemoveCondition(c.status.conditions, api::kStoreMissing);
     EXPECT_TRUE(MarksOf({Share(c)}, {{"default", Damages{{"m", "x"}}}}).empty()) << old << ": of before there were several";
   }
+}
+
+// A teller of what one store says about the Checkpoint "c", before an API server that takes every event, and a write of the status only
+// when it is of the newest version.
+class Telling : public ::testing::Test, public Contents {
+ protected:
+  Telling() { See(Ready("c", "m-c")); }
+
+  void See(api::Checkpoint c) {
+    c.meta.resource_version = std::to_string(++version_);
+    view_.checkpoints = {Share(std::move(c))};
+  }
+  Result<kube::HttpResponse> Answer(const kube::HttpRequest& request) {
+    const Json body = *ParseJson(request.body);
+    if (request.method == "POST") {
+      events_.push_back(GetString(body, {"metadata", "name"}));
+      return kube::JsonAnswer(201, body);
+    }
+    EXPECT_EQ(request.method, "PATCH");
+    if (std::exchange(another_writes_, false)) ++version_;
+    if (GetString(body, {"metadata", "resourceVersion"}) != std::to_string(version_)) return kube::Failure(409, "Conflict", "changed");
+    api::Checkpoint c = *view_.checkpoints[0];
+    c.status.conditions.clear();
+    for (const Json& condition : GetArray(body, {"status", "conditions"}))
+      c.status.conditions.push_back(kube::Condition::FromJson(condition));
+    See(c);
+    return kube::JsonAnswer(200, body);
+  }
+  void Look() { ASSERT_TRUE(teller_.Reconcile(DamageTeller::kKey, {}).ok()); }
+  bool Marked() { return DamageOf(*view_.checkpoints[0]) != nullptr; }
+
+  Result<Content> Read(const std::string&, std::stop_token) override { return Status(Code::kNotFound, "not asked for"); }
+  Status Delete(const std::string&, const std::string&, int64_t, std::stop_token) override { return Status::Ok(); }
+  std::map<std::string, Result<Damages>> Damaged(std::stop_token) override { return {{api::kDefaultStore, damaged_}}; }
+
+  Damages damaged_{{"m-c", "a bit of it"}};
+  bool another_writes_ = false;      // just before our next write of the status
+  std::vector<std::string> events_;  // names of those that were sent
+  int version_ = 0;
+  FakeView view_;
+  FakeClock clock_;
+  kube::Client client_{std::make_shared<kube::FakeTransport>([this](const kube::HttpRequest& request) { return Answer(request); }), clock_};
+  kube::EventRecorder recorder_{client_, "example.org/controller", "a"};
+  DamageTeller teller_{Context{.view = view_, .client = client_, .events = recorder_, .clock = clock_, .observe = nullptr}, *this};
+};
+
+TEST_F(Telling, HasOneNameForDamageThatAnothersWriteMakesItTellAgain) {
+  another_writes_ = true;
+  Look();
+  EXPECT_FALSE(Marked()) << "that write was refused";
+  See(*view_.checkpoints[0]);
+  Look();
+  EXPECT_TRUE(Marked());
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_EQ(events_[0], events_[1]) << "the API server keeps one event of a name";
+}
+
+TEST_F(Telling, HasANewNameForEachTimeThatItIsDamagedOrMended) {
+  Look();
+  ASSERT_TRUE(Marked());
+  damaged_.clear();
+  Look();
+  ASSERT_FALSE(Marked());
+  damaged_ = {{"m-c", "another bit of it"}};
+  Look();
+  ASSERT_TRUE(Marked());
+  Look();
+  EXPECT_EQ(std::set<std::string>(events_.begin(), events_.end()).size(), 3u);
+  EXPECT_EQ(events_.size(), 3u) << "nothing new: nothing told";
 }
 
 claim::World Waiting(const api::Checkpoint& c) {
