@@ -1,14 +1,13 @@
 // The executor's first half: from the intent to a complete landing folder.
 #include <unistd.h>
 
-#include <thread>
-
 #include "agent/archive.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace holdfast::agent {
 
@@ -212,7 +211,7 @@ Result<Executor::Pause> Executor::AfterDump(JournalEntry& entry) {
 Result<std::string> Executor::AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop) {
   std::stop_source enough;
   std::stop_callback forward(stop, [&enough] { enough.request_stop(); });
-  std::jthread watching([&](std::stop_token over) {
+  Thread watching([&](std::stop_token over) {
     while (!Exists(LandingOf(entry) + "/result.json")) {
       if (!clock_.Sleep(kLookForResult, over)) return;
     }

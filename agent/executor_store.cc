@@ -1,12 +1,12 @@
 // The executor's middle: from a complete landing folder to a commit, and what may be done when the commit's outcome is not known.
-#include <atomic>
-#include <thread>
+#include <mutex>
 
 #include "agent/executor.h"
 #include "agent/platform.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace holdfast::agent {
 
@@ -152,7 +152,7 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
   {
     std::stop_callback on_stop(stop, [&] { give_up.request_stop(); });
     // Tells how far it is, and ends the reading when its time is over or nobody wants it any more.
-    std::jthread watch([&](std::stop_token done) {
+    Thread watch([&](std::stop_token done) {
       while (clock_.Sleep(options_.progress_every, done)) {
         if (Expired(entry) || Cancelled(entry)) give_up.request_stop();
         Json progress;

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/time_format.h"
 
 namespace holdfast {
@@ -12,7 +13,7 @@ namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};  // set once by main
 
-thread_local const LogContext* t_context = nullptr;
+const PerThread<const LogContext> t_context;
 
 constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
 
@@ -30,9 +31,9 @@ bool ParseLogLevel(std::string_view text, LogLevel* level) {
   return false;
 }
 
-LogContext::LogContext(std::function<void(nlohmann::json&)> add) : add_(std::move(add)), outer_(t_context) { t_context = this; }
+LogContext::LogContext(std::function<void(nlohmann::json&)> add) : add_(std::move(add)), outer_(t_context.get()) { t_context.set(this); }
 
-LogContext::~LogContext() { t_context = outer_; }
+LogContext::~LogContext() { t_context.set(outer_); }
 
 void Log(LogLevel level, std::string_view message, const nlohmann::json& fields) {
   if (level < g_level.load()) return;
@@ -42,7 +43,7 @@ void Log(LogLevel level, std::string_view message, const nlohmann::json& fields)
   line["msg"] = message;
   for (const auto& [key, value] : fields.items()) line[key] = value;
   nlohmann::json around = nlohmann::json::object();
-  for (const LogContext* context = t_context; context != nullptr; context = context->outer_) context->add_(around);
+  for (const LogContext* context = t_context.get(); context != nullptr; context = context->outer_) context->add_(around);
   for (const auto& [key, value] : around.items()) {
     if (!line.contains(key)) line[key] = value;
   }

@@ -52,7 +52,7 @@ void CheckpointCreator::Run(std::stop_token stop) {
     Json checkpoint;
     {
       std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return !queue_.empty(); })) return;
+      if (!client_.clock().WaitUntil(lock, wake_, MonoTime::max(), stop, [this] { return !queue_.empty(); })) return;
       checkpoint = std::move(queue_.front());
       queue_.pop_front();
     }

@@ -6,8 +6,8 @@
 #include <deque>
 #include <mutex>
 #include <set>
-#include <thread>
 
+#include "base/thread.h"
 #include "kube/admission.h"
 #include "reconcilers/context.h"
 #include "reconcilers/drain/eviction_answer.h"
@@ -30,7 +30,7 @@ class CheckpointCreator {
   std::condition_variable_any wake_;
   std::deque<Json> queue_;
   std::set<std::string> queued_;
-  std::jthread thread_;
+  Thread thread_;
 };
 
 struct EvictionWebhookOptions {

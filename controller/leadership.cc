@@ -106,7 +106,7 @@ kube::Controller::Reconcile Leadership::Run(Method method) {
 kube::ControllerOptions Leadership::Workers(const char* name, int workers) const {
   kube::ControllerOptions options;
   options.name = name;
-  options.workers = workers;
+  options.workers = std::min(workers, options_.workers);
   options.metrics = &metrics_.runtime();
   return options;
 }

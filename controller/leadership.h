@@ -24,6 +24,7 @@ class Leadership {
     int max_drains_per_node = 4;
     reconcilers::restorepolicy::RetentionSettings retention;
     std::function<bool()> store_down = [] { return false; };  // known, not suspected
+    int workers = 4;                                          // at most so many of each controller
     bool on_stop = false;                                     // reconcilers/stop decides about stopped pods
     reconcilers::suspendedworkload::Prices prices{};
     reconcilers::suspendedworkload::Settings::Change seal{}, open{};  // unset: no bare pods

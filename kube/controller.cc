@@ -1,11 +1,11 @@
 #include "kube/controller.h"
 
 #include <atomic>
-#include <random>
-#include <thread>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/random_seed.h"
+#include "base/thread.h"
 #include "kube/metrics.h"
 #include "kube/reconcile_limit.h"
 
@@ -26,13 +26,13 @@ struct Scope {
   }
 };
 
-thread_local const Scope* t_scope = nullptr;
+const PerThread<const Scope> t_scope;
 
 std::string Seconds(Duration duration) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count()) + " s"; }
 
 }  // namespace
 
-std::string CurrentReconcileId() { return t_scope == nullptr ? "" : t_scope->Id(); }
+std::string CurrentReconcileId() { return t_scope.get() == nullptr ? "" : t_scope.get()->Id(); }
 
 struct Controller::Impl {
   Impl(ControllerOptions given, Reconcile fn, Clock& time)
@@ -49,7 +49,7 @@ struct Controller::Impl {
   ControllerMetrics* const metrics;
   WorkQueue queue;
   OwnWrites own_writes;
-  const uint32_t life = std::random_device()();
+  const uint32_t life = static_cast<uint32_t>(RandomSeed());
   std::atomic<uint64_t> count{0};
 
   std::stop_source ending{};  // Stop was called: a Start under way gives up
@@ -58,7 +58,7 @@ struct Controller::Impl {
   std::vector<Source> sources{};
   bool started = false, stopped = false, claimed = false;
   std::unique_ptr<ReconcileLimit> limit{};
-  std::vector<std::jthread> workers{};
+  std::vector<Thread> workers{};
 
   Status StartSources(const std::stop_token& stop);
   void Work(size_t worker, const std::stop_token& stop);
@@ -76,7 +76,7 @@ Status Controller::Impl::StartSources(const std::stop_token& stop) {
   std::stop_callback on_stop(stop, [&in_time] { in_time.request_stop(); });
   std::stop_callback on_end(ending.get_token(), [&in_time] { in_time.request_stop(); });
   auto stopped_by_caller = [&] { return stop.stop_requested() || ending.stop_requested(); };
-  std::jthread timer([&](const std::stop_token& over) {
+  Thread timer([&](const std::stop_token& over) {
     if (clock.Sleep(options.sync_timeout, over)) in_time.request_stop();
   });
   auto failed = [&](const Source& source, const std::string& what) {
@@ -105,14 +105,14 @@ void Controller::Impl::Work(size_t worker, const std::stop_token& stop) {
   while (std::optional<WorkQueue::Item> item = queue.Get(stop)) {
     {
       const Scope scope{life, ++count, options.name, item->key};
-      t_scope = &scope;
+      t_scope.set(&scope);
       LogContext context([&scope](Json& fields) {
         fields["controller"] = scope.controller;
         fields["key"] = scope.key;
         fields["reconcile_id"] = scope.Id();
       });
       Finish(*item, Once(worker, item->key, stop));
-      t_scope = nullptr;
+      t_scope.set(nullptr);
     }
     queue.Done(item->key);
   }
@@ -226,7 +226,7 @@ void Controller::Stop() {
   c.ending.request_stop();
   std::lock_guard lock(c.mutex);
   c.stopped = true;
-  for (std::jthread& worker : c.workers) worker.request_stop();
+  for (Thread& worker : c.workers) worker.request_stop();
   c.queue.ShutDown();
   c.workers.clear();  // joins
   c.limit.reset();

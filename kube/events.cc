@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "base/log.h"
+#include "base/random_seed.h"
+#include "base/thread.h"
 #include "base/time_format.h"
 #include "kube/metrics.h"
 #include "kube/objects.h"
@@ -109,8 +111,8 @@ struct EventRecorder::Impl {
   // The thread's own:
   std::map<Key, Series> series{};
   TokenBuckets buckets{kBurst, kRefill, kMaxObjects};
-  std::mt19937 random{std::random_device()()};
-  std::jthread thread{};
+  std::mt19937 random{static_cast<uint32_t>(RandomSeed())};
+  Thread thread{};
 
   void Record(const char* type, const ObjectReference& about, const std::string& reason, const std::string& action, const std::string& note,
               const std::optional<ObjectReference>& related);
@@ -318,7 +320,7 @@ void EventRecorder::Impl::Sweep() {
 
 EventRecorder::EventRecorder(Client& client, std::string controller, std::string instance, RuntimeMetrics* metrics)
     : impl_(new Impl{.client = client, .controller = std::move(controller), .instance = std::move(instance), .metrics = metrics}) {
-  impl_->thread = std::jthread([impl = impl_.get()] { impl->Run(); });
+  impl_->thread = Thread([impl = impl_.get()] { impl->Run(); });
 }
 
 EventRecorder::~EventRecorder() {

@@ -12,7 +12,7 @@ constexpr Duration kGiveUpAfter = std::chrono::seconds(30);
 
 InitialEventsTimer::InitialEventsTimer(Clock& clock, std::string resource, std::stop_source give_up)
     : clock_(clock), resource_(std::move(resource)), give_up_(std::move(give_up)), last_event_(clock.Mono()) {
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  thread_ = Thread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 void InitialEventsTimer::OnEvent() {

@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <string>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace holdfast::kube {
 
@@ -30,7 +30,7 @@ class InitialEventsTimer {
   MonoTime last_event_;
   std::atomic<bool> gave_up_{false};
   std::atomic<int> warnings_{0};
-  std::jthread thread_;  // last: it uses the others
+  Thread thread_;  // last: it uses the others
 };
 
 }  // namespace holdfast::kube

@@ -5,9 +5,10 @@
 
 #include <atomic>
 #include <random>
-#include <thread>
 
 #include "base/log.h"
+#include "base/random_seed.h"
+#include "base/thread.h"
 #include "base/time_format.h"
 #include "kube/metrics.h"
 #include "kube/objects.h"
@@ -56,7 +57,7 @@ struct LeaderElector::Impl {
   const std::function<void(int64_t)> on_start;
   const std::function<void()> on_stop;
   Clock& clock = client.clock();
-  std::mt19937_64 random{options.seed != 0 ? options.seed : std::random_device()()};
+  std::mt19937_64 random{options.seed != 0 ? options.seed : RandomSeed()};
 
   // What we saw last, and when it last changed, by our own clock.
   Json observed{};
@@ -68,7 +69,7 @@ struct LeaderElector::Impl {
   std::atomic<bool> guarded{false};  // from before on_start until on_stop has returned
   std::atomic<int64_t> last_transitions{-1};
   std::atomic<int64_t> leads_until{0};  // MonoTime ticks
-  std::jthread thread{};
+  Thread thread{};
 
   void Run(const std::stop_token& stop);
   void Lead(const std::stop_token& stop);
@@ -244,7 +245,7 @@ LeaderElector::~LeaderElector() { Stop(); }
 Status LeaderElector::Start() {
   HF_RETURN_IF_ERROR(Validate(impl_->options));
   if (impl_->options.metrics != nullptr) impl_->options.metrics->Leading(impl_->options.name, false);
-  impl_->thread = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
+  impl_->thread = Thread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
   return Status::Ok();
 }
 

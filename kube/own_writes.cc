@@ -2,17 +2,19 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
+
 namespace holdfast::kube {
 namespace {
 
 constexpr size_t kSweepAtLeast = 1024;
 
-thread_local OwnWrites::Scope* t_scope = nullptr;
+const PerThread<OwnWrites::Scope> t_scope;
 
 }  // namespace
 
 void NoteWrite(const Resource& resource, const Json& written) {
-  if (t_scope != nullptr) t_scope->Note(resource, written);
+  if (OwnWrites::Scope* scope = t_scope.get()) scope->Note(resource, written);
 }
 
 void OwnWrites::Scope::Note(const Resource& resource, const Json& written) {
@@ -60,10 +62,10 @@ size_t OwnWrites::size() const {
   return written_.size();
 }
 
-OwnWrites::Scope::Scope(OwnWrites& writes, const std::string& key) : writes_(writes), key_(key) { t_scope = this; }
+OwnWrites::Scope::Scope(OwnWrites& writes, const std::string& key) : writes_(writes), key_(key) { t_scope.set(this); }
 
 OwnWrites::Scope::~Scope() {
-  t_scope = nullptr;
+  t_scope.set(nullptr);
   if (!versions_.empty()) writes_.Keep(key_, std::move(versions_));
 }
 

@@ -11,7 +11,7 @@ constexpr Duration kNoLimit = std::chrono::hours(24 * 365);
 
 ReconcileLimit::ReconcileLimit(Clock& clock, Duration timeout, size_t workers)
     : clock_(clock), timeout_(timeout <= Duration(0) || timeout > kNoLimit ? Duration(0) : timeout), running_(workers) {
-  if (timeout_ > Duration(0)) thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  if (timeout_ > Duration(0)) thread_ = Thread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 ReconcileLimit::~ReconcileLimit() {

@@ -4,10 +4,10 @@
 #include <condition_variable>
 #include <mutex>
 #include <stop_token>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace holdfast::kube {
 
@@ -34,7 +34,7 @@ class ReconcileLimit {
   std::mutex mutex_;
   std::condition_variable_any never_;  // nobody notifies: the thread wakes when something may be late
   std::vector<Running> running_;
-  std::jthread thread_;
+  Thread thread_;
 };
 
 }  // namespace holdfast::kube

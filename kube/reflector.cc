@@ -134,7 +134,7 @@ Reflector::~Reflector() { Stop(); }
 
 void Reflector::Start() {
   if (impl_->thread.joinable()) return;
-  impl_->thread = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
+  impl_->thread = Thread([impl = impl_.get()](const std::stop_token& stop) { impl->Run(stop); });
 }
 
 void Reflector::Stop() {

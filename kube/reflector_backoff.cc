@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "base/random_seed.h"
+
 namespace holdfast::kube {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr Duration kForgetErrors = std::chrono::minutes(1);
 }  // namespace
 
 RandomFn MakeRandom() {
-  return [engine = std::mt19937_64(std::random_device()())]() mutable { return std::uniform_real_distribution<double>(0, 1)(engine); };
+  return [engine = std::mt19937_64(RandomSeed())]() mutable { return std::uniform_real_distribution<double>(0, 1)(engine); };
 }
 
 Duration ReflectorBackoff::Next() {

@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <optional>
-#include <thread>
 
+#include "base/thread.h"
 #include "kube/initial_events_timer.h"
 #include "kube/list_stream.h"
 #include "kube/reflector.h"
@@ -57,7 +57,7 @@ struct Reflector::Impl {
   int old_lists = 0;
   int cut_streams = 0;         // WatchLists in a row that ended before their bookmark
   MonoTime watch_list_from{};  // do not try WatchList before: the server could not
-  std::jthread thread{};       // last: it uses the others
+  Thread thread{};             // last: it uses the others
 
   void Run(const std::stop_token& stop);
   Next List(const std::stop_token& stop);

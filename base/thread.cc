@@ -1,0 +1,48 @@
+#include "base/thread.h"
+
+#include <atomic>
+#include <cassert>
+#include <thread>
+
+namespace holdfast {
+namespace {
+
+class SystemThreads final : public Threads {
+ public:
+  std::unique_ptr<Running> Start(std::function<void()> body) override { return std::make_unique<SystemThread>(std::move(body)); }
+
+ private:
+  class SystemThread final : public Running {
+   public:
+    explicit SystemThread(std::function<void()> body) : thread_(std::move(body)) {}
+    void Join() override { thread_.join(); }
+
+   private:
+    std::thread thread_;
+  };
+};
+
+std::atomic<Threads*> g_threads = nullptr;
+
+thread_local PerThreadValues t_values{};
+
+}  // namespace
+
+PerThreadValues& PerThreadNow() { return t_values; }
+
+size_t NextPerThread() {
+  static std::atomic<size_t> count = 0;
+  const size_t next = count++;
+  assert(next < kMostPerThread);
+  return next;
+}
+
+Threads& Threads::Now() {
+  static SystemThreads system;
+  Threads* used = g_threads;
+  return used != nullptr ? *used : system;
+}
+
+void Threads::Use(Threads* threads) { g_threads = threads; }
+
+}  // namespace holdfast
