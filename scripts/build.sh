@@ -1,7 +1,7 @@
 #!/bin/bash
-# build.sh release|faults|test|tsan|bench [TARGET...]: configures and builds one flavour in build/<flavour>, or only these targets of it.
+# build.sh release|faults|test|tsan|bench|sim [TARGET...]: configures and builds one flavour in build/<flavour>, or only these targets of it.
 # release: what users run. faults: the same with fault points. test: with the tests, AddressSanitizer, UBSan and fault points. bench: release
-# with what only a benchmark runs. A warning is an error in what tests run; nobody's build of a release fails for what another compiler thinks.
+# with what only a benchmark runs. sim: release with the simulation (tests/sim). A warning is an error in what tests run; nobody's build of a release fails for what another compiler thinks.
 set -euo pipefail
 strict=-DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,8 +10,9 @@ case "$1" in
   faults) flags="$strict -DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_FAULT_POINTS=ON" ;;
   test) flags="$strict -DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=address -DHOLDFAST_FAULT_POINTS=ON" ;;
   tsan) flags="$strict -DCMAKE_BUILD_TYPE=Release -DHOLDFAST_SANITIZE=thread -DHOLDFAST_FAULT_POINTS=ON" ;;
+  sim) flags="$strict -DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_SIM=ON" ;;
   bench) flags="-DCMAKE_BUILD_TYPE=Release -DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=ON" ;;
-  *) echo "usage: $0 release|faults|test|tsan|bench [TARGET...]" >&2; exit 2 ;;
+  *) echo "usage: $0 release|faults|test|tsan|bench|sim [TARGET...]" >&2; exit 2 ;;
 esac
 log=$root/build/$1.log
 mkdir -p "$root/build"

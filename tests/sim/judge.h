@@ -1,0 +1,58 @@
+// The rules that hold whatever happens, told by what containers do and what the API says. docs/simulation.md has them in words.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/machine.h"
+
+namespace holdfast::sim {
+
+class Judge final : public Observer {
+ public:
+  explicit Judge(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
+
+  void Started(const std::string& node, const Container& container, bool restored) override;
+  void Froze(const std::string& node, const Container& container) override;
+  void Thawed(const std::string& node, const Container& container) override;
+  void Ended(const std::string& node, const Container& container) override;
+  int64_t NewLineage(const Container& container) override;
+
+  void Event(const Json& event);
+  void PodMade(const std::string& owner, const std::string& uid) { pods_[owner].push_back(uid); }
+  // A pod that came to be while no webhook answered: docs/faults.md allows it a cold start without a word.
+  void Unadmitted(const std::string& uid) { unadmitted_.insert(uid); }
+  // Once all is quiet.
+  void AtTheEnd();
+  void Break(const std::string& rule, const std::string& what);
+
+  const std::vector<std::string>& broken() const { return broken_; }
+  int moved() const { return moved_; }
+  int cold() const { return cold_; }
+
+ private:
+  struct Lineage {
+    int64_t acted = 0;              // the highest count that anybody saw
+    std::set<std::string> running;  // containers
+  };
+  void RunsOn(const std::string& node, const Container& container, const char* how);
+
+  std::function<void(const std::string&)> tell_;
+  std::map<int64_t, Lineage> lineages_;
+  std::map<std::string, int64_t> of_owner_;               // the last lineage
+  std::map<std::string, std::string> holder_;             // by owner: the uid of the pod that had it last
+  std::map<std::string, std::vector<std::string>> pods_;  // by owner: uids, in the order in which they were made
+  struct Loss {
+    std::string pod, owner, from, to;  // uids: the pod that had the state, and the one that started without it
+  };
+  std::vector<Loss> losses_;
+  std::map<std::string, std::set<std::string>> told_;  // reasons of events, by pod uid
+  std::set<std::string> unadmitted_;
+  std::vector<std::string> broken_;
+  int moved_ = 0, cold_ = 0;
+};
+
+}  // namespace holdfast::sim

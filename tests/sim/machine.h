@@ -1,0 +1,106 @@
+// A node: its files, its containers as state machines, the dumps that holdfast-runc makes there, and its kubelet. It outlives its agent.
+//
+// What a container does is count: ten a second while it runs. Its memory is a lineage (who it was from its first start on, wherever it
+// went) and that count.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/layout.h"
+#include "agent/node.h"
+#include "tests/sim/api_server.h"
+#include "tests/sim/turns.h"
+
+namespace holdfast::sim {
+
+// holdfast-agent as holdfast-runc asks it over its socket.
+class Socket {
+ public:
+  virtual ~Socket() = default;
+  virtual runtime::CreateAnswer Create(const runtime::CreateQuestion& question) = 0;
+  virtual runtime::CreateAnswer Outcome(const runtime::RestoreOutcome& outcome) = 0;
+};
+
+struct Memory {
+  int64_t lineage = 0, count = 0;
+};
+
+struct Container {
+  std::string id, pod_uid, ns, pod, name, owner;
+  agent::ContainerState state = agent::ContainerState::kRunning;
+  Memory memory;   // as of `since`, while it runs
+  MonoTime since;  // it runs
+};
+
+// Hears what containers do.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void Started(const std::string& node, const Container& container, bool restored) = 0;
+  virtual void Froze(const std::string& node, const Container& container) = 0;
+  virtual void Thawed(const std::string& node, const Container& container) = 0;
+  virtual void Ended(const std::string& node, const Container& container) = 0;
+  virtual int64_t NewLineage(const Container& container) = 0;
+};
+
+class Machine final : public agent::Node {
+ public:
+  // `folder`: the node's own, which exists.
+  Machine(Turns& turns, ApiServer& server, Observer& observer, std::string name, std::string folder);
+
+  const std::string& name() const { return name_; }
+  agent::Layout layout() const;
+  // Its agent has died: whatever that process still does, it does to files that nobody reads.
+  void NewLife();
+  Socket* socket = nullptr;  // null while no agent listens
+  double failing_dumps = 0;
+
+  // One look of the kubelet at all pods of its node. On a fiber.
+  void LookAtPods();
+  const std::map<std::string, Container>& all() const { return containers_; }
+  bool AnyFrozen() const;
+
+  Result<uint64_t> Estimate(const std::vector<std::string>& ids, const std::vector<std::string>& folders) override;
+  Status StartDump(const std::string& checkpoint_uid, const std::string& landing) override;
+  bool DumpRunning(const std::string& checkpoint_uid, const std::string& pod_uid) override;
+  Status KillDump(const std::string& checkpoint_uid) override;
+  Status Resume(const std::string& container_id) override;
+  Result<agent::ContainerState> StateOf(const std::string& container_id) override;
+  Result<std::vector<agent::NodeContainer>> Containers() override;
+  Status End(const std::vector<std::string>& container_ids) override;
+  Status RemoveContainer(const std::string& container_id) override;
+  std::string DumpOutput(const std::string&) override { return "the dump was killed"; }
+  Json Platform() override;
+
+ private:
+  struct Pod {  // as the kubelet has it
+    bool wait_created = false, wait_over = false;
+    std::string main;  // its container's id
+    MonoTime next;     // its next try
+  };
+  std::string Here(const std::string& path) const;  // a path of an earlier life, as it is now
+  void Dump(std::string checkpoint_uid, std::string landing, std::shared_ptr<bool> killed);
+  void Freeze(Container& container);
+  void Thaw(Container& container);
+  void Kill(Container& container);
+  void TendPod(const Json& pod);
+  bool TendWait(const Json& pod, Pod& state);
+  void StartMain(const Json& pod, Pod& state);
+  void EndPod(const Json& pod);
+  void Report(const Json& pod, const Pod& state);
+  std::string NewId() { return name_ + "-c" + std::to_string(++ids_); }
+
+  Turns& turns_;
+  ApiServer& server_;
+  Observer& observer_;
+  const std::string name_, folder_;
+  int lives_ = 0, ids_ = 0;
+  std::map<std::string, Container> containers_;
+  std::map<std::string, std::shared_ptr<bool>> dumps_;  // that run, by checkpoint: set when it is killed
+  std::map<std::string, Pod> pods_;                     // by uid
+};
+
+}  // namespace holdfast::sim
