@@ -18,6 +18,15 @@ namespace {
 constexpr size_t kStackBytes = size_t{1} << 20;  // of address space: only what is touched is there
 const WallTime kStart = WallTime(std::chrono::hours(24 * 365 * 50));
 
+// On its own: getcontext is one of the functions that return twice, as far as the compiler knows. makecontext passes ints.
+[[gnu::noinline]] void Prepare(ucontext_t* context, void* stack, void (*main)(), uintptr_t argument) {
+  getcontext(context);
+  context->uc_stack.ss_sp = stack;
+  context->uc_stack.ss_size = kStackBytes;
+  context->uc_link = nullptr;
+  makecontext(context, main, 2, static_cast<unsigned>(argument >> 32), static_cast<unsigned>(argument));
+}
+
 }  // namespace
 
 void Die(const char* what) {
@@ -87,14 +96,7 @@ Turns::Fiber* Turns::New(std::function<void()> body) {
     fiber->over = std::make_shared<bool>(false);
   }
   fiber->body = std::move(body);
-  getcontext(&fiber->context);
-  fiber->context.uc_stack.ss_sp = fiber->stack;
-  fiber->context.uc_stack.ss_size = kStackBytes;
-  fiber->context.uc_link = nullptr;
-  // makecontext passes ints.
-  const auto self = reinterpret_cast<uintptr_t>(this);
-  makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Turns::Main), 2, static_cast<unsigned>(self >> 32),
-              static_cast<unsigned>(self));
+  Prepare(&fiber->context, fiber->stack, reinterpret_cast<void (*)()>(&Turns::Main), reinterpret_cast<uintptr_t>(this));
   fibers_.push_back(std::move(fiber));
   return fibers_.back().get();
 }

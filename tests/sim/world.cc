@@ -85,6 +85,7 @@ class World {
   std::vector<std::unique_ptr<ControllerProcess>> controllers_;
   std::vector<std::unique_ptr<AgentProcess>> agents_;
   size_t leader_ = kReplicas;  // none
+  size_t past_ = kReplicas;    // the one that does not know that it is none any more
   int64_t term_ = 0;
   bool closing_ = false, disturbed_ = true;
   int faults_ = 0, processes_ = 0, draining_ = 0;
@@ -235,7 +236,7 @@ void World::Elect() {
       leader_ = kReplicas;
       turns_.Pause(turns_.random().Between(seconds(1), seconds(16)));
       for (size_t i = 0; i < kReplicas && !closing_; ++i) {
-        if (controllers_[i] == nullptr || !controllers_[i]->ready()) continue;
+        if (i == past_ || controllers_[i] == nullptr || !controllers_[i]->ready()) continue;
         leader_ = i;
         Tell("controller " + std::to_string(i) + " leads in term " + std::to_string(++term_));
         controllers_[i]->Lead(term_);
@@ -287,7 +288,7 @@ void World::OneFault() {
   ++faults_;
   Random& random = turns_.random();
   const size_t node = random.Below(agents_.size()), replica = random.Below(kReplicas);
-  switch (random.Below(6)) {
+  switch (random.Below(7)) {
     case 0:
       if (agents_[node] == nullptr || agents_[node]->dead()) return;
       Tell("fault: the agent of " + machines_[node]->name() + " dies");
@@ -321,7 +322,24 @@ void World::OneFault() {
       });
       return;
     }
-    case 4:
+    case 4: {
+      // Its election's thread got no time: it goes on for a while in a term that is over.
+      if (leader_ == kReplicas || controllers_[leader_] == nullptr || controllers_[leader_]->dead()) return;
+      Tell("fault: controller " + std::to_string(leader_) + " does not know that its lease is over");
+      Wire* stale = &controllers_[leader_]->wire();
+      past_ = leader_;
+      leader_ = kReplicas;
+      (void)turns_.Start([this, stale, index = past_, lasts = random.Between(seconds(1), seconds(40))] {
+        turns_.Pause(lasts);
+        if (controllers_[index] != nullptr && &controllers_[index]->wire() == stale && !controllers_[index]->dead()) {
+          Tell("controller " + std::to_string(index) + " learns of it, and ends");
+          controllers_[index]->Kill();
+        }
+        if (past_ == index) past_ = kReplicas;
+      });
+      return;
+    }
+    case 5:
       Tell("fault: the API server forgets old events");
       return server_.Compact();
     default:
