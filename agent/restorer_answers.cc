@@ -253,10 +253,11 @@ void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
   {
     std::lock_guard lock(mutex_);
     for (auto at = records_.begin(); at != records_.end();) {
-      const RestoreState& s = at->second->state;  // names never change
+      const RecordPtr record = at->second;    // outlives its own lock
+      const RestoreState& s = record->state;  // names never change
       if (s.ns + "/" + s.pod == key && at->first != but_uid) {
         gone.push_back(at->first);
-        std::lock_guard of_record(at->second->mutex);
+        std::lock_guard of_record(record->mutex);
         for (const auto& [name, c] : s.containers) {
           if (!c.id.empty()) (c.state == ContainerRestore::kRestored ? restored : tries).push_back(c.id);
         }

@@ -69,7 +69,8 @@ void Judge::Event(const Json& event) {
 }
 
 void Judge::AtTheEnd() {
-  static const std::set<std::string> kSayIt = {"ColdStart", "StateNotKept", "RestoreFailed", "RestartedCold", "StateIsOlder"};
+  static const std::set<std::string> kSayIt = {"ColdStart",     "StateNotKept",  "NotProtected",
+                                               "RestoreFailed", "RestartedCold", "StateIsOlder"};
   for (const Loss& loss : losses_) {
     const std::vector<std::string>& pods = pods_[loss.owner];
     bool said = false;

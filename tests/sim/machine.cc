@@ -275,6 +275,9 @@ void Machine::StartMain(const Json& pod, Pod& state) {
   if (socket == nullptr && asks) return;
   if (socket != nullptr) answer = socket->Create(question);
   if (answer.action == "refuse" || answer.action == "skip") return;
+  const ApiServer::Object still = server_.Find("pods", c.ns + "/" + c.pod);
+  if (!still || GetString(*still, {"metadata", "uid"}) != c.pod_uid || !GetString(*still, {"metadata", "deletionTimestamp"}).empty())
+    return;
   bool restored = false;
   if (answer.action == "restore") {
     turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(800)));
