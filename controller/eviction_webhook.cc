@@ -117,6 +117,18 @@ kube::AdmissionResponse EvictionWebhook::LeaveLast(const kube::Pod& pod) const {
                          (needed == 1 ? "" : "s") + " that " + (needed == 1 ? "is" : "are") + " being stored or restored");
 }
 
+// A cache is behind the request: a pod that it shows waiting, or not at all, may run already, maybe from a checkpoint that nobody else can
+// have any more. Such a pod is looked at where it is.
+PodPtr EvictionWebhook::PodOf(const std::string& ns, const std::string& name) const {
+  PodPtr cached = context_.view.GetPod(ns, name);
+  if (cached && (cached->phase == "Running" || Ended(*cached))) return cached;
+  kube::CallOptions call;
+  call.timeout = options_.live_read;
+  Result<kube::Pod> live = context_.client.Get<kube::Pod>(ns, name, call);
+  if (live.ok()) return std::make_shared<const kube::Pod>(std::move(*live));
+  return live.status().code() == Code::kNotFound ? nullptr : cached;
+}
+
 kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& request) {
   if (request.operation != "CREATE" || request.subresource != "eviction") return {};
   if (!options_.own_username.empty() && request.username == options_.own_username) return {};
@@ -124,7 +136,7 @@ kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& re
   world.ns = request.ns;
   world.name = request.name.empty() ? GetString(request.object, {"metadata", "name"}) : request.name;
   world.asked_uid = GetString(request.object, {"deleteOptions", "preconditions", "uid"});
-  world.pod = context_.view.GetPod(world.ns, world.name);
+  world.pod = PodOf(world.ns, world.name);
   if (!world.pod) return {};
   if (world.ns == options_.own_namespace) return LeaveLast(*world.pod);
 

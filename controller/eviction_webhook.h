@@ -1,5 +1,5 @@
-// /evictions: holds an eviction back while the pod's checkpoint is made. Answers from caches in microseconds; what has to be
-// written goes to a bounded background queue.
+// /evictions: holds an eviction back while the pod's checkpoint is made. Answers from caches in microseconds, but for a pod that they do
+// not show running (at most a second); what has to be written goes to a bounded background queue.
 #pragma once
 
 #include <condition_variable>
@@ -38,6 +38,7 @@ struct EvictionWebhookOptions {
   std::string own_namespace;  // store and controller there leave last
   Duration deadline = std::chrono::seconds(100);
   std::function<bool()> store_down;
+  Duration live_read = std::chrono::seconds(1);
 };
 
 class EvictionWebhook {
@@ -49,6 +50,7 @@ class EvictionWebhook {
  private:
   kube::AdmissionResponse LeaveLast(const kube::Pod& pod) const;
   bool FirstTime(const std::string& pod_uid);
+  reconcilers::PodPtr PodOf(const std::string& ns, const std::string& name) const;
   reconcilers::Context context_;
   CheckpointCreator& creator_;
   const EvictionWebhookOptions options_;

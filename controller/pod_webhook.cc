@@ -57,6 +57,13 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
 // So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold.
 constexpr Duration kFailureIsNews = std::chrono::minutes(2);
 
+// The pod that claimed it has gone on from it, and the cache of pods, which is another one, does not show that it runs.
+bool GoesOnUnseen(const View& view, const api::Checkpoint& c) {
+  if (!c.status.claim || OutcomeOfClaim(c) == nullptr) return false;
+  const PodPtr claimant = GetPodWithUid(view, c.meta.ns, c.status.claim->pod_name, c.status.claim->pod_uid);
+  return claimant != nullptr && claimant->phase == "Pending";
+}
+
 // May the pod take the place of one whose state is kept, or about to be, or was just lost? A cache is behind the request that it is asked
 // for: it may show neither that the other one is ending nor that its checkpoint is done. So it is never a cache that lets a pod past
 // another one of its seat: the gate holds it until whoever leads has asked the API server (reconcilers/claim).
@@ -66,6 +73,7 @@ bool MayFollow(const View& view, const kube::Pod& pod, const Lineage& lineage, W
     const bool just_failed = c->status.phase == api::Phase::kFailed && now - CompletedAt(*c) < kFailureIsNews;
     if (c->spec.final && (HoldsItsPod(*c) || just_failed)) return true;
     if (Unused(*c) || !c->done()) return true;
+    if (GoesOnUnseen(view, *c)) return true;
     const PodPtr predecessor = GetPodWithUid(view, c->meta.ns, c->spec.pod_name, c->spec.pod_uid);
     const NodePtr node = view.GetNode(c->status.node_name);
     if (OfALivingPod(*c, predecessor.get(), node.get()) || StandsIn(*c, predecessor.get(), node.get(), now)) return true;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -206,7 +207,14 @@ FaultProxy::FaultProxy(const kube::ClientConfig& upstream, Mode mode) : impl_(ne
     Die("cannot listen on loopback");
   }
   impl_->port = ntohs(address.sin_port);
-  impl_->acceptor = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->Accept(stop); });
+  impl_->acceptor = std::jthread([impl = impl_.get()](const std::stop_token& stop) {
+    // OpenSSL writes to what the other end has closed. For this thread and those that it starts: whom we test has to see to itself.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    impl->Accept(stop);
+  });
 }
 
 FaultProxy::~FaultProxy() {

@@ -10,7 +10,7 @@ namespace {
 using kube::HttpRequest;
 using kube::HttpResponse;
 
-constexpr size_t kChangesKept = 2000;
+constexpr size_t kChangesKept = 2000, kEventsKept = 100'000;
 
 HttpResponse Answer(int status, const Json& body) {
   return {.status = status, .headers = {{"content-type", "application/json"}}, .body = DumpJson(body)};
@@ -194,6 +194,8 @@ HttpResponse ApiServer::Create(const Target& target, Json object, const std::str
   }
   const std::string key = target.ns.empty() ? name : target.ns + "/" + name;
   if (target.plural == "events") {
+    if (!events_.insert(key).second) return Refuse(409, "AlreadyExists", "events \"" + name + "\" already exists");
+    if (events_.size() > kEventsKept) events_.clear();
     if (on_event) on_event(object);
     return Answer(201, object);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,7 @@ class ApiServer {
   std::map<std::string, Collection> collections_;
   int64_t version_ = 1000, uids_ = 0;
   uint64_t names_ = 0;
+  std::set<std::string> events_;  // names
 };
 
 // Whether `selector` ("status.nodeName=n1", "spec.nodeName=n1", or empty) means the object.

@@ -27,6 +27,7 @@ class ControllerProcess {
   ControllerProcess(Turns& turns, std::shared_ptr<Wire> wire, Store& store, const std::string& identity);
   ~ControllerProcess();  // on a fiber
   bool ready() const { return ready_ && !dead_; }
+  std::string Unsynced() const { return caches_.Unsynced(); }
   // It has the lease. Once, when it is ready.
   void Lead(int64_t term) { leadership_.Start(term); }
   // Nothing: it died meanwhile.

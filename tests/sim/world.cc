@@ -72,6 +72,7 @@ class World {
 
   bool AllRun() const;
   std::string NotQuiet() const;
+  std::string NotWell() const;
 
   const Plan plan_;
   Turns turns_;
@@ -86,8 +87,10 @@ class World {
   std::vector<std::unique_ptr<AgentProcess>> agents_;
   size_t leader_ = kReplicas;  // none
   size_t past_ = kReplicas;    // the one that does not know that it is none any more
+  int lives_[kReplicas] = {};  // of each replica: how often it was started
+  int leads_in_life_ = 0;
   int64_t term_ = 0;
-  bool closing_ = false, disturbed_ = true;
+  bool closing_ = false, disturbed_ = false;
   int faults_ = 0, processes_ = 0, draining_ = 0;
 };
 
@@ -232,12 +235,13 @@ void World::Drain(const std::string& node) {
 // The lease goes to a replica that is ready, some time after the last leader is gone.
 void World::Elect() {
   while (!closing_) {
-    if (leader_ == kReplicas || controllers_[leader_] == nullptr || controllers_[leader_]->dead()) {
+    if (leader_ == kReplicas || controllers_[leader_] == nullptr || controllers_[leader_]->dead() || lives_[leader_] != leads_in_life_) {
       leader_ = kReplicas;
       turns_.Pause(turns_.random().Between(seconds(1), seconds(16)));
       for (size_t i = 0; i < kReplicas && !closing_; ++i) {
         if (i == past_ || controllers_[i] == nullptr || !controllers_[i]->ready()) continue;
         leader_ = i;
+        leads_in_life_ = lives_[i];
         Tell("controller " + std::to_string(i) + " leads in term " + std::to_string(++term_));
         controllers_[i]->Lead(term_);
         break;
@@ -273,6 +277,7 @@ void World::Bury(std::unique_ptr<AgentProcess> process) {
 }
 
 void World::StartController(size_t index) {
+  ++lives_[index];
   auto wire = NewWire(kControllerUser, "controller " + std::to_string(index), controllers_[index]);
   controllers_[index] = std::make_unique<ControllerProcess>(turns_, wire, store_, "controller-" + std::to_string(++processes_));
 }
@@ -372,6 +377,15 @@ void World::Disturb() {
 
 bool World::AllRun() const { return NotQuiet().empty(); }
 
+// What is wrong with who should see to it; empty: nothing.
+std::string World::NotWell() const {
+  for (size_t i = 0; i < kReplicas; ++i) {
+    if (controllers_[i] == nullptr || controllers_[i]->dead()) return "controller " + std::to_string(i) + " is not there";
+    if (!controllers_[i]->ready()) return "controller " + std::to_string(i) + " has no cache of " + controllers_[i]->Unsynced();
+  }
+  return leader_ == kReplicas ? "no controller leads" : "";
+}
+
 // What is still under way; empty: nothing.
 std::string World::NotQuiet() const {
   int64_t running = 0;
@@ -403,7 +417,6 @@ void World::Live() {
   controllers_.resize(kReplicas);
   for (size_t i = 0; i < kReplicas; ++i) StartController(i);
   for (size_t i = 0; i < agents_.size(); ++i) StartAgent(i);
-  disturbed_ = false;
   std::vector<Thread> parts;
   for (auto& machine : machines_) parts.emplace_back([this, &machine] { RunKubelet(*machine); });
   parts.emplace_back([this] { Elect(); });
@@ -412,7 +425,6 @@ void World::Live() {
   parts.emplace_back([this] { RunControllers(); });
   (void)turns_.Await([this] { return AllRun(); }, turns_.Mono() + minutes(5));
   Tell("all pods run");
-  turns_.Pause(seconds(5));  // state of a moment ago need not be known to anybody
 
   disturbed_ = plan_.faults > 0;
   if (disturbed_) weather_ = {.lost_requests = 0.002, .lost_answers = 0.002, .broken_watches = 0.002, .most_lag = milliseconds(400)};
@@ -429,8 +441,10 @@ void World::Live() {
   weather_ = {};
   if (!turns_.Await([this] { return draining_ == 0; }, turns_.Mono() + minutes(30)))
     judge_.Break("DrainEnds", "a drain has gone on for half an hour");
-  if (!turns_.Await([this] { return AllRun(); }, turns_.Mono() + minutes(20)))
-    judge_.Break("AllQuiet", NotQuiet() + " after 20 minutes without faults");
+  if (!turns_.Await([this] { return AllRun() && NotWell().empty(); }, turns_.Mono() + minutes(20))) {
+    const std::string well = NotWell();
+    judge_.Break("AllQuiet", NotQuiet() + " after 20 minutes without faults" + (well.empty() ? "" : ", and " + well));
+  }
   judge_.AtTheEnd();
   closing_ = true;
   parts.clear();

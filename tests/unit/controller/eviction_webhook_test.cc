@@ -73,6 +73,30 @@ TEST_F(EvictionWebhookTest, ADryRunIsAnsweredAlikeAndMakesNothing) {
   EXPECT_EQ(api_->Count("POST"), 0u);
 }
 
+TEST_F(EvictionWebhookTest, APodThatTheCacheDoesNotShowRunningYetIsLookedAtWhereItIs) {
+  const Json running = {{"metadata", {{"name", "web-a"}, {"namespace", "default"}, {"uid", "uid-a"}}},
+                        {"spec", {{"nodeName", "node-a"}, {"runtimeClassName", "holdfast"}}},
+                        {"status", {{"phase", "Running"}}}};
+  kube::Pod waiting = WebPod();
+  waiting.phase = "Pending";
+  view_.pods = {Share(waiting)};
+  EXPECT_TRUE(webhook_.Handle(Request()).allowed) << "the API server does not have it";
+  Json live = running;
+  live["metadata"]["ownerReferences"] = {{{"apiVersion", "apps/v1"},
+                                          {"kind", "ReplicaSet"},
+                                          {"name", "web-1"},
+                                          {"uid", waiting.meta.Controller()->uid.str()},
+                                          {"controller", true}}};
+  api_->Put("/api/v1/namespaces/default/pods/web-a", live);
+  EXPECT_EQ(webhook_.Handle(Request()).code, 429);
+  view_.pods.clear();
+  EXPECT_EQ(webhook_.Handle(Request()).code, 429) << "nor does the cache have it";
+  EXPECT_EQ(api_->Count("GET"), 3u);
+  view_.pods = {Share(WebPod())};
+  EXPECT_EQ(webhook_.Handle(Request()).code, 429);
+  EXPECT_EQ(api_->Count("GET"), 3u) << "of one that runs the cache says enough";
+}
+
 TEST_F(EvictionWebhookTest, OurOwnEvictionsPass) {
   kube::AdmissionRequest request = Request();
   request.username = "system:serviceaccount:hf:holdfast-controller";

@@ -180,6 +180,9 @@ TEST_F(PodWebhookTest, GatesForStateThatIsNotUsedThoughItsPodSeemsToLive) {
   given.status.restores = {{"web-c", "node-b", FormatTime(At(16)), "Restored", "", 0.5}};
   view_.checkpoints = {Share(given)};
   EXPECT_FALSE(HasGate(Mutated(WebPodObject())));
+  claimant.meta.deletion_timestamp = {};
+  view_.pods = {Share(claimant)};
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "it has gone on from it; that it runs is not in the cache of pods yet";
   api::Checkpoint interval = InPhase(Phase::kReady);
   interval.spec.final = false;
   interval.spec.trigger = api::Trigger::kInterval;
