@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/per_thread.h"
 #include "base/time_format.h"
 
 namespace holdfast {

@@ -1,7 +1,6 @@
 #include "base/thread.h"
 
 #include <atomic>
-#include <cassert>
 #include <thread>
 
 namespace holdfast {
@@ -24,18 +23,7 @@ class SystemThreads final : public Threads {
 
 std::atomic<Threads*> g_threads = nullptr;
 
-thread_local PerThreadValues t_values{};
-
 }  // namespace
-
-PerThreadValues& PerThreadNow() { return t_values; }
-
-size_t NextPerThread() {
-  static std::atomic<size_t> count = 0;
-  const size_t next = count++;
-  assert(next < kMostPerThread);
-  return next;
-}
 
 Threads& Threads::Now() {
   static SystemThreads system;

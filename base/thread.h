@@ -1,8 +1,6 @@
 // Threads of code that a simulation runs in turns (tests/sim): such code starts them by Thread, and waits by Clock alone.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -65,23 +63,6 @@ class Thread {
 
   std::stop_source stop_;  // first: what starts asks for its token
   std::unique_ptr<Threads::Running> running_;
-};
-
-// What PerThreads say on this thread: who runs several Threads on one of the system's takes it along (tests/sim).
-inline constexpr size_t kMostPerThread = 8;
-using PerThreadValues = std::array<const void*, kMostPerThread>;
-PerThreadValues& PerThreadNow();
-size_t NextPerThread();
-
-// A pointer that every thread has its own of, null at first; for `static` ones alone.
-template <class T>
-class PerThread {
- public:
-  T* get() const { return const_cast<T*>(static_cast<const T*>(PerThreadNow()[slot_])); }
-  void set(T* value) const { PerThreadNow()[slot_] = value; }
-
- private:
-  const size_t slot_ = NextPerThread();  // each object is a slot
 };
 
 }  // namespace holdfast

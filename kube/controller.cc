@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/per_thread.h"
 #include "base/random_seed.h"
 #include "base/thread.h"
 #include "kube/metrics.h"

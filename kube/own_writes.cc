@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/thread.h"
+#include "base/per_thread.h"
 
 namespace holdfast::kube {
 namespace {

@@ -48,7 +48,7 @@ struct Turns::Fiber {
   ucontext_t context{};
   void* stack = nullptr;
   std::function<void()> body{};
-  PerThreadValues per_thread{};
+  std::array<const void*, kMostPerThread> per_thread{};
   void* fake_stack = nullptr;  // AddressSanitizer's
   // While it waits; `ready` null: it only lets others go first.
   const std::function<bool()>* ready = nullptr;
@@ -116,7 +116,7 @@ void Turns::Main(unsigned high, unsigned low) {
 }
 
 void Turns::Switch(Fiber* to) {
-  std::swap(PerThreadNow(), to->per_thread);
+  std::swap(t_per_thread, to->per_thread);
   current_ = to;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&scheduler_->fake_stack, to->stack, kStackBytes);
@@ -126,7 +126,7 @@ void Turns::Switch(Fiber* to) {
   __sanitizer_finish_switch_fiber(scheduler_->fake_stack, nullptr, nullptr);
 #endif
   current_ = nullptr;
-  std::swap(PerThreadNow(), to->per_thread);
+  std::swap(t_per_thread, to->per_thread);
 }
 
 void Turns::BackToScheduler() {

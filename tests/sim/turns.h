@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/per_thread.h"
 #include "base/thread.h"
 
 namespace holdfast::sim {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/per_thread.h"
 
 namespace holdfast {
 namespace {
