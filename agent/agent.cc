@@ -201,7 +201,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   pages.Serve("/healthz", [] { return std::pair(200, std::string("ok\n")); });
   pages.Serve("/readyz", [&] { return ready ? std::pair(200, std::string("ok\n")) : std::pair(503, std::string("starting\n")); });
   pages.Serve("/metrics", [&] {
-    metrics.KeptFrozen(static_cast<int>(ListDir(layout.run + "/pods").value_or({}).size()));
+    metrics.KeptFrozen(static_cast<int>(ListDir(layout.Pods()).value_or({}).size()));
     return std::pair(200, metrics.Render());
   });
   HF_RETURN_IF_ERROR(pages.StartPlain(options.listen_address, options.listen_port).With("the pages /healthz, /readyz and /metrics"));
@@ -247,7 +247,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   RestorerOptions restore_options;
   restore_options.node_name = options.node_name;
   restore_options.boot_id = BootId();
-  restore_options.deadline = options.restore_deadline;
+  restore_options.patience = options.restore_patience;
   restore_options.fetch = storage::Fetch;
   restore_options.kept = [&cache](const std::string& id, const std::string& dir, const storage::IngestOptions& o) {
     return cache.Take(id, dir, o);

@@ -26,6 +26,7 @@ class Cluster {
   virtual Status PatchStatus(const std::string& ns, const std::string& name, const std::string& uid, const Json& patch) = 0;
   // Sets status.claim by optimistic lock. True: it is `claim` now. False: somebody else has it.
   virtual Result<bool> Claim(const std::string& ns, const std::string& name, const std::string& uid, const api::Claim& claim) = 0;
+  // Into status.restores, one of a pod's uid: "Started" gives way to what came of it, and that stays.
   virtual Status AppendRestore(const std::string& ns, const std::string& name, const std::string& uid, const api::Restore& restore) = 0;
   // Sets this condition of a pod of our node, by its type; nothing: takes it away. kConflict: the pod of that name is another one now.
   virtual Status TellCondition(const kube::Pod& pod, const std::string& type, const std::optional<kube::Condition>& condition) = 0;

@@ -38,6 +38,9 @@ Result<std::vector<std::string>> Executor::Recover() {
   for (JournalEntry& entry : entries) {
     uids.push_back(entry.uid);
     ClaimPod(entry.pod_uid, entry.uid);
+    // Where an earlier version had it, it is gone with the node's restart.
+    if (entry.final && entry.step >= Step::kDumping && entry.step < Step::kThawed && !entry.failed())
+      HF_RETURN_IF_ERROR(HoldPod(layout_, entry));
     if (options_.memory != nullptr && entry.place == Place::kMemory && entry.step <= Step::kDumping && !entry.failed()) {
       options_.memory->Hold(entry.uid, entry.reserved_bytes);
     }
@@ -133,6 +136,7 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
     entry.dump_by_unix_ms = std::min(entry.deadline_unix_ms, NowMs() + grace_ms);
   }
   entry.containers = check.containers;
+  entry.waiting = check.waiting;
   entry.volumes = check.volumes;
   Status written = journal_.Write(entry);
   if (!written.ok()) {
@@ -202,15 +206,15 @@ Result<Executor::Pause> Executor::Fail(JournalEntry& entry, const std::string& r
 void Executor::PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message) {
   Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
   if (!cp.ok()) return;
-  Json patch = api::PhasePatch(*cp, phase, api::reason::kInProgress, message, clock_.Wall());
-  patch["status"]["startedAt"] = entry.started_at;
+  Json patch = api::PhasePatch(*cp, phase, entry.ended ? api::reason::kStillStoring : api::reason::kInProgress, message, clock_.Wall());
+  SetStarted(patch, *cp, entry);
   Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
   if (!patched.ok()) LogWarning("cannot report progress", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
 }
 
 int64_t Executor::NowMs() const { return std::chrono::duration_cast<milliseconds>(clock_.Wall().time_since_epoch()).count(); }
 
-bool Executor::Expired(const JournalEntry& entry) const { return NowMs() >= entry.deadline_unix_ms; }
+bool Executor::Expired(const JournalEntry& entry) const { return !entry.ended && NowMs() >= entry.deadline_unix_ms; }
 
 bool Executor::Cancelled(const JournalEntry& entry) {
   Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);

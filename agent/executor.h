@@ -75,6 +75,7 @@ class Executor {
   Result<Pause> DumpLost(JournalEntry& entry);
   Result<Pause> DumpAgain(JournalEntry& entry);
   void ChoosePlace(JournalEntry& entry);
+  Status TakeInWhatRunsNow(JournalEntry& entry);
   void DumpIsOver(const JournalEntry& entry);
   // store
   Result<Pause> StoreIt(JournalEntry& entry, std::stop_token stop);
@@ -93,6 +94,8 @@ class Executor {
   Result<Pause> StayFrozen(JournalEntry& entry);
   Result<Pause> GivenUp(JournalEntry& entry, const api::Checkpoint& seen);
   Result<Pause> CheckpointDeleted(JournalEntry& entry);
+  bool IsAllThereIs(const JournalEntry& entry);
+  Result<Pause> KeepAllThereIs(JournalEntry& entry);
   Result<Pause> Undo(JournalEntry& entry);
   Result<Pause> ReportFailed(JournalEntry& entry);
   Result<Pause> Finish(JournalEntry& entry);
@@ -101,6 +104,10 @@ class Executor {
   Result<Pause> Fail(JournalEntry& entry, const std::string& reason, const std::string& message);
   void PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message);  // best effort
   bool Expired(const JournalEntry& entry) const;
+  // By the controller's clock, once it has said so: others count its deadline from there.
+  static void SetStarted(Json& patch, const api::Checkpoint& seen, const JournalEntry& entry) {
+    patch["status"]["startedAt"] = seen.status.started_at.empty() ? entry.started_at : seen.status.started_at.str();
+  }
   int64_t NowMs() const;
   bool Cancelled(const JournalEntry& entry);  // its Checkpoint was deleted
   runtime::DumpResult ResultOf(const JournalEntry& entry) const;

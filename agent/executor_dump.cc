@@ -1,7 +1,10 @@
 // The executor's first half: from the intent to a complete landing folder.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "agent/archive.h"
+#include "agent/carry_over.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
 #include "base/fault_point.h"
@@ -15,6 +18,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr int kMostDumps = 3;
 constexpr Duration kLookForResult = milliseconds(100), kAnswerPatience = std::chrono::seconds(5);
 constexpr Duration kNothingFrozen = std::chrono::seconds(3);  // this long without a paused container: no dump is running behind our back
 
@@ -48,6 +52,7 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
   entry.store = *placed;
   HF_RETURN_IF_ERROR(layout_.RemoveLanding(entry.uid));
   HF_RETURN_IF_ERROR(journal_.RemoveSentLog(entry.uid));
+  HF_RETURN_IF_ERROR(TakeInWhatRunsNow(entry));
   ChoosePlace(entry);
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
@@ -70,6 +75,25 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
   if (entry.in_cut) return Pause();
   PatchPhase(entry, api::Phase::kDumping, "the pod is frozen and being dumped");  // while CRIU works
   return Pause();
+}
+
+// Some of its containers had not run yet when it was looked at; from here on none is created in it.
+Status Executor::TakeInWhatRunsNow(JournalEntry& entry) {
+  if (entry.waiting.empty()) return Status::Ok();
+  HF_RETURN_IF_ERROR(HoldPod(layout_, entry));
+  HF_ASSIGN_OR_RETURN(const std::vector<NodeContainer> all, node_.Containers());
+  std::erase_if(entry.waiting, [&](JournalContainer& c) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const NodeContainer& n) {
+      if (n.pod_uid != entry.pod_uid || n.container != c.name) return false;
+      const Result<ContainerState> state = node_.StateOf(n.id);
+      return state.ok() && *state == ContainerState::kRunning;
+    });
+    if (found == all.end()) return false;
+    c.id = found->id;
+    entry.containers.push_back(std::move(c));
+    return true;
+  });
+  return Status::Ok();
 }
 
 // Memory when what the dump may take fits there; a second try goes to disk. Until it is written down, with the next step, a new agent
@@ -148,7 +172,7 @@ Status Executor::TendBarrier(const JournalEntry& entry) {
   HF_FAULT_POINT("agent.at_barrier");
   Json patch =
       api::PhasePatch(*cp, api::Phase::kFreezing, api::reason::kInProgress, "frozen, and waits for the rest of its group", clock_.Wall());
-  patch["status"]["startedAt"] = entry.started_at;
+  SetStarted(patch, *cp, entry);
   patch["status"]["barrier"]["frozenAt"] = FormatTime(clock_.Wall());
   Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
   if (!patched.ok()) LogWarning("cannot report a frozen pod", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
@@ -184,6 +208,9 @@ Result<Executor::Pause> Executor::TakeDumpResult(JournalEntry& entry) {
   if (!result.ok) {
     return Fail(entry, result.reason.empty() ? api::reason::kDumpFailed : result.reason, result.message);
   }
+  Status carried = CarryOver(layout_, entry);
+  if (carried.code() == Code::kFailedPrecondition && entry.attempts < kMostDumps) return DumpAgain(entry);
+  if (!carried.ok()) return Fail(entry, api::reason::kDumpFailed, carried.message());
   metrics_.Landed(entry.place);
   metrics_.Dumped(static_cast<double>(result.frozen_ms) / 1e3, static_cast<double>(result.dump_ms) / 1e3,
                   static_cast<double>(result.memory_bytes + result.files_bytes));

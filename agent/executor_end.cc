@@ -1,6 +1,7 @@
 // The executor's last part: reports, kept-frozen pods, undoing, clean-up.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "agent/executor.h"
@@ -14,6 +15,7 @@ namespace holdfast::agent {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+constexpr Duration kKeptRetry = std::chrono::seconds(5);
 // After the deadline of a checkpoint that the kubelet did not answer about: so long it may still write an archive.
 constexpr int64_t kArchivePatienceMs = 15'000;
 
@@ -47,7 +49,7 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   const runtime::DumpResult result = ResultOf(entry);
   const int64_t stored = static_cast<int64_t>(entry.commit.new_bytes);
   Json containers = Json::array();
-  for (const JournalContainer& c : entry.containers) {
+  for (const JournalContainer& c : entry.Kept()) {
     api::CheckpointContainer out;
     out.name = c.name;
     out.image = c.image;
@@ -60,7 +62,7 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   Json patch = api::PhasePatch(*cp, api::Phase::kReady, api::reason::kCompleted,
                                "frozen for " + Seconds(result.frozen_ms) + ", stored in " + Seconds(entry.commit.store_ms), clock_.Wall());
   Json& status = patch["status"];
-  status["startedAt"] = entry.started_at;
+  SetStarted(patch, *cp, entry);
   status["completedAt"] = FormatTime(clock_.Wall());
   status["manifest"] = {{"store", entry.store}, {"id", entry.commit.id}, {"digest", entry.commit.digest}};
   const Json least = patch;
@@ -159,9 +161,36 @@ Result<Executor::Pause> Executor::StayFrozen(JournalEntry& entry) {
   return Pause();
 }
 
+// Whether its dump is complete, and nothing of its pod is left that could go on.
+bool Executor::IsAllThereIs(const JournalEntry& entry) {
+  if (!entry.final || entry.reclaimed || entry.step < Step::kDumped || entry.step > Step::kCommitAsked) return false;
+  if (Cancelled(entry) || !LostWithTheNode(entry).empty()) return false;
+  return std::all_of(entry.containers.begin(), entry.containers.end(), [this](const JournalContainer& c) {
+    const Result<ContainerState> state = node_.StateOf(c.id);
+    return state.ok() && (*state == ContainerState::kGone || *state == ContainerState::kStopped);
+  });
+}
+
+// Whatever ended it meanwhile (kubectl delete, a probe, an eviction that was let go): what was dumped is kept, and stored without a
+// deadline.
+Result<Executor::Pause> Executor::KeepAllThereIs(JournalEntry& entry) {
+  const std::string why = "its processes have ended, so what was dumped of them is kept until it is stored: " + entry.failure_message;
+  entry.failure_reason.clear();
+  entry.failure_message.clear();
+  const bool first = !std::exchange(entry.ended, true);
+  HF_RETURN_IF_ERROR(journal_.Write(entry));
+  LogWarning("kept", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"why", why}});
+  if (first) cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, "StillStoring", why);
+  PatchPhase(entry, api::Phase::kStoring, why);
+  return Pause(kKeptRetry);
+}
+
 Result<Executor::Pause> Executor::Undo(JournalEntry& entry) {
   if (!entry.stock) {
     if (node_.DumpRunning(entry.uid, entry.pod_uid)) HF_RETURN_IF_ERROR(node_.KillDump(entry.uid));
+    // Looked at after the thaw: who runs on then is told to end by signals that reach it.
+    HF_RETURN_IF_ERROR(ThawContainers(layout_, node_, entry));
+    if (IsAllThereIs(entry)) return KeepAllThereIs(entry);
     HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
   }
   DumpIsOver(entry);
@@ -175,7 +204,7 @@ Result<Executor::Pause> Executor::ReportFailed(JournalEntry& entry) {
   if (!cp.ok() && cp.status().code() != Code::kNotFound) return cp.status();
   if (cp.ok()) {
     Json patch = api::PhasePatch(*cp, api::Phase::kFailed, entry.failure_reason, entry.failure_message, clock_.Wall());
-    patch["status"]["startedAt"] = entry.started_at;
+    SetStarted(patch, *cp, entry);
     patch["status"]["completedAt"] = FormatTime(clock_.Wall());
     Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
     if (!patched.ok() && !NoSuchCheckpoint(patched)) return patched;

@@ -72,7 +72,7 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
   manifest.checkpoint_uid = entry.uid;
   manifest.created = FormatTime(clock_.Wall());
   Json containers = Json::array();
-  for (const JournalContainer& c : entry.containers)
+  for (const JournalContainer& c : entry.Kept())
     containers.push_back({{"name", c.name}, {"image", c.image}, {"imageDigest", c.image_digest}, {"restorable", !entry.stock}});
   manifest.info = {{"pod", entry.pod},
                    {"podUID", entry.pod_uid},
@@ -210,6 +210,7 @@ Result<Executor::Pause> Executor::CommitRefused(JournalEntry& entry, const Statu
   const std::string message = "the store did not commit: " + why.message();
   Result<storage::SessionState> state = StoreOf(entry).StateOf(entry.uid);
   if (state.ok() && *state == storage::SessionState::kAborted) return Fail(entry, reason, message);
+  if (IsAllThereIs(entry) && why.code() != Code::kInvalidArgument) return Pause(kStoreRetry);
   if (MayPass(why.code()) && !Expired(entry)) return Pause(kStoreRetry);
   if (why.code() == Code::kInvalidArgument && state.ok() && *state == storage::SessionState::kOpen && entry.attempts < kMaxAttempts) {
     // The store lacks a segment that it had: it is still open, so nothing was committed, and what is missing can be sent.

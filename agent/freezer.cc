@@ -41,9 +41,7 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   for (const JournalContainer& c : entry.containers) request.containers.push_back({c.name, c.id});
   for (const std::string& volume : entry.volumes) request.volumes.push_back({volume, layout.EmptyDir(entry.pod_uid, volume)});
   HF_RETURN_IF_ERROR(WriteFileAtomically(landing + "/request.json", DumpJson(request.ToJson())));
-  if (entry.final) {
-    HF_RETURN_IF_ERROR(WriteFileAtomically(layout.PodFile(entry.pod_uid), DumpJson({{"checkpoint_uid", entry.uid}})));
-  }
+  if (entry.final) HF_RETURN_IF_ERROR(HoldPod(layout, entry));
   for (const JournalContainer& c : entry.containers) {
     runtime::Intent intent;
     intent.checkpoint_uid = entry.uid;
@@ -57,18 +55,26 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   return Status::Ok();
 }
 
+Status HoldPod(const Layout& layout, const JournalEntry& entry) {
+  return WriteFileDurably(layout.PodFile(entry.pod_uid), DumpJson({{"checkpoint_uid", entry.uid}}));
+}
+
 bool AnySignalled(const Layout& layout, const JournalEntry& entry) {
   return std::any_of(entry.containers.begin(), entry.containers.end(),
                      [&](const JournalContainer& c) { return Exists(layout.SignalledFile(c.id)); });
 }
 
-Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry) {
+Status ThawContainers(const Layout& layout, Node& node, const JournalEntry& entry) {
   Status first;
   for (const JournalContainer& c : entry.containers) {
     Status thawed = ThawOne(layout, node, c.id);
     if (!thawed.ok() && first.ok()) first = thawed;
   }
-  HF_RETURN_IF_ERROR(first);
+  return first;
+}
+
+Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry) {
+  HF_RETURN_IF_ERROR(ThawContainers(layout, node, entry));
   return entry.final ? Unlink(layout.PodFile(entry.pod_uid)) : Status::Ok();
 }
 
@@ -104,11 +110,11 @@ std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std
       LogError("cannot thaw a container that no checkpoint claims", {{"container", id}, {"error", status.message()}});
     }
   }
-  names = ListDir(layout.run + "/pods");
+  names = ListDir(layout.Pods());
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
-    Result<std::string> text = ReadFile(layout.run + "/pods/" + name, kMaxIntentBytes);
+    Result<std::string> text = ReadFile(layout.Pods() + "/" + name, kMaxIntentBytes);
     Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
-    if (json.ok() && !is_live(GetString(*json, {"checkpoint_uid"}))) unlink((layout.run + "/pods/" + name).c_str());
+    if (json.ok() && !is_live(GetString(*json, {"checkpoint_uid"}))) unlink((layout.Pods() + "/" + name).c_str());
   }
   return thawed;
 }
@@ -119,7 +125,7 @@ bool NodeIsBusy(const Layout& layout, std::string* why) {
     const char* what;
   };
   const Place places[] = {{layout.Containers(), "a checkpoint is being made, or a container is kept frozen"},
-                          {layout.run + "/pods", "a pod is kept frozen"},
+                          {layout.Pods(), "a pod is kept frozen"},
                           {layout.run + "/wait", "a pod is being restored"}};
   for (const Place& place : places) {
     Result<std::vector<std::string>> names = ListDir(place.dir);

@@ -13,12 +13,18 @@ inline constexpr std::chrono::seconds kBarrierLimit{30};
 // pods/<uid>.json for final ones, request.json, then an Intent for each container. For the dump of holdfast-runc.
 Status WriteIntents(const Layout& layout, const JournalEntry& entry);
 
+// No container is created in the pod of `entry` any more. WriteIntents does it first.
+Status HoldPod(const Layout& layout, const JournalEntry& entry);
+
 // Whether one of its containers was told to quit. Asked after WriteIntents: of two that look at the same time, holdfast-runc with a signal
 // and the agent with a dump, at least one sees the other, so a process that was told to quit is never dumped (runtime/protocol.h).
 bool AnySignalled(const Layout& layout, const JournalEntry& entry);
 
 // Thaws every container of `entry` and removes their intents and the pod's file. Idempotent; a failure says which container stays frozen.
 Status Thaw(const Layout& layout, Node& node, const JournalEntry& entry);
+
+// The same, and its pod stays held.
+Status ThawContainers(const Layout& layout, Node& node, const JournalEntry& entry);
 
 // Removes intents and the pod's file, touching no container: they are gone, or were thawed by holdfast-runc itself.
 Status RemoveIntents(const Layout& layout, const JournalEntry& entry);

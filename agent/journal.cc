@@ -17,11 +17,37 @@ constexpr size_t kMaxManifestBytes = size_t{512} << 20;
 
 std::string_view StepName(Step step) { return kSteps[static_cast<size_t>(step)]; }
 
-Json JournalEntry::ToJson() const {
+namespace {
+
+Json ToJson(const std::vector<JournalContainer>& containers) {
   Json list = Json::array();
   for (const JournalContainer& c : containers) {
     list.push_back({{"name", c.name}, {"id", c.id}, {"image", c.image}, {"imageDigest", c.image_digest}});
   }
+  return list;
+}
+
+// `with_id`: of containers that ran.
+Result<std::vector<JournalContainer>> ContainersFrom(const Json& list, bool with_id) {
+  std::vector<JournalContainer> containers;
+  for (const Json& c : list) {
+    JournalContainer container{GetString(c, {"name"}), GetString(c, {"id"}), GetString(c, {"image"}), GetString(c, {"imageDigest"})};
+    if (!IsSafeName(container.name) || (with_id && !IsSafeName(container.id)))
+      return Status(Code::kDataLoss, "not a journal entry: unsafe container name");
+    containers.push_back(std::move(container));
+  }
+  return containers;
+}
+
+}  // namespace
+
+std::vector<JournalContainer> JournalEntry::Kept() const {
+  std::vector<JournalContainer> kept = containers;
+  kept.insert(kept.end(), carried.begin(), carried.end());
+  return kept;
+}
+
+Json JournalEntry::ToJson() const {
   return {{"uid", uid},
           {"namespace", ns},
           {"name", name},
@@ -40,13 +66,16 @@ Json JournalEntry::ToJson() const {
           {"startedAt", started_at},
           {"deadlineUnixMs", deadline_unix_ms},
           {"dumpByUnixMs", dump_by_unix_ms},
-          {"containers", list},
+          {"containers", agent::ToJson(containers)},
+          {"waiting", agent::ToJson(waiting)},
+          {"carried", agent::ToJson(carried)},
           {"volumes", volumes},
           {"failureReason", failure_reason},
           {"failureMessage", failure_message},
           {"reported", reported},
           {"claimed", claimed},
           {"reclaimed", reclaimed},
+          {"ended", ended},
           {"unheard", unheard},
           {"commit", {{"id", commit.id}, {"digest", commit.digest}, {"newBytes", commit.new_bytes}, {"storeMs", commit.store_ms}}}};
 }
@@ -78,12 +107,9 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   e.started_at = GetString(json, {"startedAt"});
   e.deadline_unix_ms = GetInt(json, {"deadlineUnixMs"});
   e.dump_by_unix_ms = GetInt(json, {"dumpByUnixMs"}, e.deadline_unix_ms);
-  for (const Json& c : GetArray(json, {"containers"})) {
-    JournalContainer container{GetString(c, {"name"}), GetString(c, {"id"}), GetString(c, {"image"}), GetString(c, {"imageDigest"})};
-    if (!IsSafeName(container.name) || !IsSafeName(container.id))
-      return Status(Code::kDataLoss, "not a journal entry: unsafe container name");
-    e.containers.push_back(std::move(container));
-  }
+  HF_ASSIGN_OR_RETURN(e.containers, ContainersFrom(GetArray(json, {"containers"}), true));
+  HF_ASSIGN_OR_RETURN(e.waiting, ContainersFrom(GetArray(json, {"waiting"}), false));
+  HF_ASSIGN_OR_RETURN(e.carried, ContainersFrom(GetArray(json, {"carried"}), false));
   for (const Json& v : GetArray(json, {"volumes"})) {
     if (!v.is_string() || !IsSafeName(v.get_ref<const std::string&>()))
       return Status(Code::kDataLoss, "not a journal entry: unsafe volume name");
@@ -94,6 +120,7 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   e.reported = GetBool(json, {"reported"});
   e.claimed = GetBool(json, {"claimed"});
   e.reclaimed = GetBool(json, {"reclaimed"});
+  e.ended = GetBool(json, {"ended"});
   e.unheard = GetBool(json, {"unheard"});
   e.commit.id = GetString(json, {"commit", "id"});
   e.commit.digest = GetString(json, {"commit", "digest"});

@@ -50,7 +50,8 @@ struct JournalEntry {
   int64_t deadline_unix_ms = 0;
   int64_t dump_by_unix_ms = 0;  // sooner than the deadline for a pod that is being stopped: its grace period
   std::vector<JournalContainer> containers;
-  std::vector<std::string> volumes;  // names of emptyDirs
+  std::vector<JournalContainer> waiting, carried;  // without ids: never run, and those whose state goes on with the pod (carry_over.h)
+  std::vector<std::string> volumes;                // names of emptyDirs
   // Set: this checkpoint has failed, and what is left is to undo it and to say so.
   std::string failure_reason, failure_message;
   struct {
@@ -61,9 +62,11 @@ struct JournalEntry {
   bool reported = false;   // Ready or Failed stands in the Checkpoint's status
   bool claimed = false;    // by another pod, as far as was seen
   bool reclaimed = false;  // the old pod won the claim: it goes on, thawed
+  bool ended = false;      // its processes were ended before it was stored: what was dumped is all there is, and has no deadline
   bool unheard = false;    // the kubelet was asked for an archive, and what it made was not taken away
 
   bool direct() const { return final || in_cut; }  // dumped by holdfast-runc alone, not through the kubelet
+  std::vector<JournalContainer> Kept() const;      // whose state it has
   bool failed() const { return !failure_reason.empty(); }
   Json ToJson() const;
   static Result<JournalEntry> FromJson(const Json& json);  // every name checked: the file names it leads to are safe

@@ -22,14 +22,16 @@ kube::CallOptions OfStatus() {
   return options;
 }
 
-// Whether an outcome of the pod that has the claim stands there: the answer to an earlier write may have been lost. Names come again
-// (StatefulSets), so one from before the claim was another pod's.
-bool Told(const api::Checkpoint& cp, const api::Restore& restore) {
-  if (!cp.status.claim) return false;
-  const auto claimed = ParseTime(cp.status.claim->at);
-  return std::any_of(cp.status.restores.begin(), cp.status.restores.end(), [&](const api::Restore& r) {
-    const auto at = ParseTime(r.at);
-    return r.pod_name == restore.pod_name && claimed && at && *at >= *claimed;
+constexpr char kStarted[] = "Started";
+
+// What stands there of this pod's restore. The API server of an older CRD drops uids; names come again (StatefulSets), so one from before
+// the claim was another pod's.
+Json::iterator EntryOf(Json& restores, const api::Restore& restore, const std::string& claimed_at) {
+  const auto claimed = ParseTime(claimed_at);
+  return std::find_if(restores.begin(), restores.end(), [&](const Json& r) {
+    if (const std::string uid = GetString(r, {"podUID"}); !uid.empty()) return uid == restore.pod_uid;
+    const auto at = ParseTime(GetString(r, {"at"}));
+    return GetString(r, {"podName"}) == restore.pod_name && claimed && at && *at >= *claimed;
   });
 }
 
@@ -141,10 +143,13 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
     HF_ASSIGN_OR_RETURN(Json object, client_.Get(api::Checkpoint::kResource, ns, name, Plain()));
     if (GetString(object, {"metadata", "uid"}) != uid)
       return Status(Code::kNotFound, "Checkpoint " + ns + "/" + name + " is another one now");
-    if (Told(api::Checkpoint::FromJson(object), restore)) return Status::Ok();
     Json& status = object["status"];
     Json restores = GetArray(status, {"restores"});
     if (!restores.is_array()) restores = Json::array();
+    const auto own = EntryOf(restores, restore, GetString(status, {"claim", "at"}));
+    // The answer to an earlier write may have been lost; and what is known is not taken back.
+    if (own != restores.end() && (restore.outcome == kStarted || GetString(*own, {"outcome"}) != kStarted)) return Status::Ok();
+    if (own != restores.end()) restores.erase(own);
     restores.push_back(api::ToJson(restore));
     while (restores.size() > kMaxRestores) restores.erase(restores.begin());
     status["restores"] = restores;

@@ -24,7 +24,9 @@ struct Layout {
   std::string ThawingFile(const std::string& container_id) const { return Containers() + "/" + container_id + ".thawing"; }
   // holdfast-runc's word that it passed on the container's signal.
   std::string SignalledFile(const std::string& container_id) const { return run + "/signalled/" + container_id; }
-  std::string PodFile(const std::string& pod_uid) const { return run + "/pods/" + pod_uid + ".json"; }
+  // On disk, so that the pod is not started anew after the node was (runtime/protocol.h).
+  std::string Pods() const { return state + "/pods"; }
+  std::string PodFile(const std::string& pod_uid) const { return Pods() + "/" + pod_uid + ".json"; }
   std::string WaitFolder(const std::string& pod_uid) const { return run + "/wait/" + pod_uid; }
   // Locked by a running `holdfast-runc dump`, with its process id inside: tells a restarted agent that the dump goes on.
   std::string PodLock(const std::string& pod_uid) const { return run + "/locks/" + pod_uid; }  // holdfast-runc's own

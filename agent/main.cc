@@ -35,7 +35,7 @@ std::string CheckUrl(const std::string& text) {
 
 int main(int argc, char** argv) {
   AgentOptions options;
-  std::string mode = "run", log_level = "info", restore_deadline = "5m";
+  std::string mode = "run", log_level = "info", restore_patience = "1m";
   bool no_install = false;
   CLI::App app(
       "Takes and restores checkpoints of the pods on one Kubernetes node. Runs as a privileged DaemonSet pod with hostPID and\n"
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
          "--gpu-metrics-url", options.gpu_metrics_url,
          "http://host:port/metrics of this node's DCGM exporter, with its labels namespace and pod: how much the GPUs of pods are used")
       ->check(CheckUrl);
-  app.add_option("--restore-deadline", restore_deadline, "how long a pod waits for its checkpoint before it starts cold")
+  app.add_option("--restore-patience", restore_patience, "how long a pod waits for a store that does not answer before an event says so")
       ->check(CheckDuration)
       ->capture_default_str();
   std::vector<std::string> store_urls;
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   }
   holdfast::SetLogLevel(level);
   options.install = !no_install;
-  options.restore_deadline = *holdfast::ParseDuration(restore_deadline);
+  options.restore_patience = *holdfast::ParseDuration(restore_patience);
   if (mode == "uninstall") {
     holdfast::Status done = holdfast::agent::Uninstall(options);
     if (!done.ok()) holdfast::LogError("uninstall failed", {{"error", done.ToString()}});

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "api/gpu.h"
+#include "api/pod.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -83,6 +84,7 @@ Preflight Check(const api::Checkpoint& checkpoint, const kube::Pod* pod, const s
   if (!result.reason.empty()) return result;
   result.stock = pod->runtime_class != api::kRuntimeClass;
 
+  const bool in_part = checkpoint.spec.final && api::RunsInPart(*pod);
   const std::vector<const kube::Container*> lasting = pod->LastingContainers();
   for (const std::string& name : checkpoint.spec.containers) {
     bool exists = std::any_of(lasting.begin(), lasting.end(), [&](const kube::Container* c) { return c->name == name; });
@@ -98,7 +100,11 @@ Preflight Check(const api::Checkpoint& checkpoint, const kube::Pod* pod, const s
     if (status != nullptr && status->terminated) {
       return Refuse(api::reason::kUnsupported, "container " + container.name + " has ended and has no memory to keep");
     }
-    if (status == nullptr || !status->running) return Refuse(api::reason::kWaiting, "container " + container.name + " is not running yet");
+    if (status == nullptr || !status->running) {
+      if (!in_part) return Refuse(api::reason::kWaiting, "container " + container.name + " is not running yet");
+      if (IsSafeName(container.name)) result.waiting.push_back({container.name, "", container.image, ""});
+      continue;
+    }
     const std::string id = IdOf(*status);
     if (!IsSafeName(id)) {
       return Refuse(api::reason::kUnsupported, "container " + container.name + " is not run by containerd (" + status->container_id + ")");

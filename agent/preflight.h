@@ -12,6 +12,7 @@ struct Preflight {
   std::string message;  // what to do about it
   bool stock = false;   // the pod is not under our RuntimeClass
   std::vector<JournalContainer> containers;
+  std::vector<JournalContainer> waiting;  // that have never run (api/pod.h)
   std::vector<std::string> volumes;
 };
 

@@ -72,7 +72,6 @@ Json RestoreState::ToJson() const {
           {"fromNode", from_node},
           {"takenAt", taken_at},
           {"frozenMs", frozen_ms},
-          {"seenUnixMs", seen_unix_ms},
           {"fetchFailures", fetch_failures},
           {"phase", kPhases[static_cast<size_t>(phase)]},
           {"coldReason", why},
@@ -80,6 +79,7 @@ Json RestoreState::ToJson() const {
           {"containers", list},
           {"volumes", volumes},
           {"bootID", boot_id},
+          {"started", started},
           {"reported", reported}};
 }
 
@@ -99,10 +99,10 @@ Result<RestoreState> RestoreState::FromJson(const Json& json) {
   s.from_node = GetString(json, {"fromNode"});
   s.taken_at = GetString(json, {"takenAt"});
   s.frozen_ms = GetInt(json, {"frozenMs"});
-  s.seen_unix_ms = GetInt(json, {"seenUnixMs"});
   s.fetch_failures = static_cast<int>(GetInt(json, {"fetchFailures"}));
   s.why = GetString(json, {"coldReason"});
   s.options = api::RestoreOptions::FromJson(GetObject(json, {"options"}));
+  s.started = GetBool(json, {"started"});
   s.reported = GetBool(json, {"reported"});
   s.boot_id = GetString(json, {"bootID"});
   for (const auto& [name, c] : GetObject(json, {"containers"}).items()) {
@@ -172,7 +172,6 @@ bool WasLetGoCold(const kube::Pod& pod) {
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
                             const Layout& layout) {
   using Phase = RestoreState::Phase;
-  if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
   const kube::Container* init = Named(pod.init_containers, question.container);
   const bool sidecar = init != nullptr && init->restart_always;
   if (init != nullptr && !sidecar) {
@@ -228,6 +227,12 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
     }
   }
   return {answer, ""};
+}
+
+void EndTryOfAnotherBoot(const RestoreState& state, RestoreContainer& c) {
+  c.ran = true;
+  c.message = "its node was restarted while it was restored, and its processes may have run";
+  GiveUp(state, c, c.message);
 }
 
 runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreOutcome& outcome) {

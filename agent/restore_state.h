@@ -38,7 +38,6 @@ struct RestoreState {
   std::string checkpoint, checkpoint_uid;  // the uid once status.claim gave it to this pod
   std::string from_node, taken_at;
   int64_t frozen_ms = 0;
-  int64_t seen_unix_ms = 0;
   int fetch_failures = 0;
   Phase phase = Phase::kWaiting;
   std::string why;  // kCold, kFailed
@@ -46,7 +45,8 @@ struct RestoreState {
   std::map<std::string, RestoreContainer> containers;  // the restorable ones of the checkpoint; known from kReady on
   std::vector<std::string> volumes;                    // names of the checkpoint's emptyDirs
   std::string boot_id;                                 // of the node when its files came here, unsynced; empty: not known
-  bool reported = false;
+  bool started = false;                                // "Started" stands in status.restores, so a try may have been made
+  bool reported = false;                               // how it ended stands there
 
   Json ToJson() const;
   static Result<RestoreState> FromJson(const Json& json);
@@ -76,6 +76,9 @@ struct CreateDecision {
 // begins or a lost outcome becomes known; the caller saves it before it answers.
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
                             const Layout& layout);
+
+// The node was restarted in the middle of a try: whether its processes ran for a moment is not known, so it is not made again.
+void EndTryOfAnotherBoot(const RestoreState& state, RestoreContainer& container);
 
 // What the outcome of a try means: the answer for holdfast-runc.
 runtime::CreateAnswer DecideOutcome(RestoreState& state, const runtime::RestoreOutcome& outcome);

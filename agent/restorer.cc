@@ -20,7 +20,7 @@ using Phase = RestoreState::Phase;
 
 namespace {
 
-constexpr int kFetchAttempts = 3;  // of damaged or missing content; a store that does not answer is asked until the deadline
+constexpr int kFetchAttempts = 3;  // of damaged or missing content; a store that does not answer is waited for
 
 // The kubelet takes about a second from the end of the init container to the next container's create, which itself waits for the images
 // (RestorerOptions::answer_within): so the init container ends when no more than this is left to fetch.
@@ -30,6 +30,11 @@ double SecondsLeft(const storage::Progress& progress, Duration so_far) {
   if (progress.bytes == 0 || progress.total < progress.bytes) return kLastPartSeconds + 1;
   const double left = static_cast<double>(progress.total - progress.bytes) / static_cast<double>(progress.bytes);
   return left * std::chrono::duration<double>(so_far).count();
+}
+
+bool AnyPending(const RestoreState& state) {
+  return std::any_of(state.containers.begin(), state.containers.end(),
+                     [](const auto& c) { return c.second.state == ContainerRestore::kPending; });
 }
 
 std::optional<Duration> Later(Duration duration) { return duration; }
@@ -47,8 +52,6 @@ Restorer::Restorer(RestorerOptions options, Layout layout, Journal& journal, Nod
       cluster_(cluster),
       metrics_(metrics),
       clock_(clock) {}
-
-int64_t Restorer::NowMs() const { return std::chrono::duration_cast<milliseconds>(clock_.Wall().time_since_epoch()).count(); }
 
 std::vector<std::string> Restorer::Recover() {
   std::vector<std::string> keys;
@@ -99,10 +102,16 @@ void Restorer::FetchAfterRestart(RestoreState& state) {
   const std::string folder = layout_.RestoreFolder(state.pod_uid);
   std::error_code error;
   const bool gone = std::filesystem::is_symlink(folder, error) && !Exists(folder);
-  const bool waits = std::all_of(state.containers.begin(), state.containers.end(),
-                                 [](const auto& c) { return c.second.state == ContainerRestore::kPending; });
-  if (state.phase != Phase::kReady || !waits || !(gone || NodeRestarted(state.boot_id, options_.boot_id))) return;
-  state.phase = Phase::kWaiting;
+  if (state.phase != Phase::kReady || !(gone || NodeRestarted(state.boot_id, options_.boot_id))) return;
+  for (auto& [name, c] : state.containers) {
+    if (c.state != ContainerRestore::kTrying) continue;
+    if (gone || TryBegan(state, name)) {
+      EndTryOfAnotherBoot(state, c);
+    } else {
+      c.state = ContainerRestore::kPending;
+    }
+  }
+  if (AnyPending(state)) state.phase = Phase::kWaiting;
   Status saved = state.Save(layout_);
   if (!saved.ok()) LogWarning("cannot write a restore state", {{"pod", state.pod}, {"error", saved.message()}});
 }
@@ -126,7 +135,6 @@ Restorer::RecordPtr Restorer::For(const kube::Pod& pod) {
     state.ns = pod.meta.ns;
     state.pod = pod.meta.name;
     state.checkpoint = pod.meta.Annotation(api::kRestore);
-    state.seen_unix_ms = NowMs();
     Result<Json> options = ParseJson(pod.meta.Annotation(api::kRestoreOptions));
     if (options.ok()) state.options = api::RestoreOptions::FromJson(*options);
     if (WasLetGoCold(pod)) {
@@ -151,11 +159,11 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   const kube::ObjectKey name = kube::ObjectKey::Parse(key);
   Result<kube::Pod> pod = cluster_.CachedPod(name.ns, name.name);
   if (pod.status().code() == Code::kNotFound) {
-    ForgetPods(key, "");
+    HF_RETURN_IF_ERROR(ForgetPods(key, ""));
     return Done();
   }
   if (!pod.ok()) return pod.status();
-  ForgetPods(key, pod->meta.uid);
+  HF_RETURN_IF_ERROR(ForgetPods(key, pod->meta.uid));
   if (pod->node_name != options_.node_name || pod->phase == "Succeeded" || pod->phase == "Failed") return Done();
   if (!AsksForRestore(*pod) && !WasLetGoCold(*pod)) return Done();
   RecordPtr record = For(*pod);
@@ -163,6 +171,9 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   {
     std::lock_guard lock(record->mutex);
     phase = record->state.phase;
+    // Made anew with its sandbox or its node, for a new holdfast-wait.
+    const std::string folder = layout_.WaitFolder(pod->meta.uid);
+    if (Exists(folder) && !Exists(folder + "/state")) record->wait_state.clear();
   }
   if (phase == Phase::kWaiting || phase == Phase::kFetching) return Prepare(*record, *pod, stop);
   HF_ASSIGN_OR_RETURN(const bool known, FindLostOutcomes(*record));
@@ -180,9 +191,11 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   if (!settled) return known ? Done() : Later(options_.again);
   if (!reported) HF_RETURN_IF_ERROR(Report(*record));
   HF_RETURN_IF_ERROR(layout_.RemoveRestore(pod->meta.uid));
-  // holdfast-wait may still have to read that it need not wait any longer.
-  bool waited = phase == Phase::kReady;
-  for (const kube::ContainerStatus& status : pod->container_statuses) waited = waited || status.running || status.terminated;
+  // holdfast-wait may still have to read that it need not wait any longer. The API may still say what ran before the node was restarted.
+  HF_ASSIGN_OR_RETURN(const std::vector<NodeContainer> containers, node_.Containers());
+  const bool waited = std::any_of(containers.begin(), containers.end(), [&](const NodeContainer& c) {
+    return c.pod_uid == pod->meta.uid && c.container != runtime::kWaitContainer;
+  });
   if (!waited) return Done();
   HF_RETURN_IF_ERROR(RemoveAll(layout_.WaitFolder(pod->meta.uid)));
   return Done();
@@ -190,17 +203,17 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
 
 // From "seen" to "its images are here", a step at a time.
 Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Pod& pod, std::stop_token stop) {
-  const int64_t waited_ms = NowMs() - record.state.seen_unix_ms;  // written once, before this record was shared
-  const bool late = milliseconds(waited_ms) >= options_.deadline && record.state.options.on_failure != api::OnFailure::kRetry;
+  if (!record.seen) record.seen = clock_.Mono();
+  const Duration waited = clock_.Mono() - *record.seen;
   const std::string name = pod.meta.Annotation(api::kRestore);
   Result<api::Checkpoint> cp = cluster_.GetCheckpoint(pod.meta.ns, name);
   if (cp.status().code() == Code::kNotFound) return GiveUp(record, "checkpoint " + name + " does not exist");
   if (!cp.ok()) {
-    if (late) return GiveUp(record, "checkpoint " + name + " could not be read from the API server: " + cp.status().message());
+    WaitOn(record, "checkpoint " + name + " cannot be read from the API server: " + cp.status().message());
     return Later(options_.again);
   }
   if (!cp->status.claim || cp->status.claim->pod_uid != pod.meta.uid) {
-    if (milliseconds(waited_ms) < options_.claim_within) {
+    if (waited < options_.claim_within) {
       std::lock_guard lock(record.mutex);
       Tell(record, "waiting", "checkpoint " + name + " is not given to this pod yet");
       return Later(options_.again);
@@ -208,11 +221,8 @@ Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Po
     return GiveUp(record, "checkpoint " + name + " was not given to this pod" +
                               (cp->status.claim ? " but to " + cp->status.claim->pod_name : std::string()) + " (status.claim)");
   }
-  if (cp->status.phase == api::Phase::kReady) {
-    if (late) return GiveUp(record, "checkpoint " + name + " was not here in time");
-    return Bring(record, pod, *cp, stop);
-  }
-  if (cp->status.phase == api::Phase::kFailed || cp->status.phase == api::Phase::kDeleting || late) {
+  if (cp->status.phase == api::Phase::kReady) return Bring(record, pod, *cp, stop);
+  if (cp->status.phase == api::Phase::kFailed || cp->status.phase == api::Phase::kDeleting) {
     const api::Condition* ready = cp->Ready();
     return GiveUp(record, "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)) +
                               (ready != nullptr && !ready->message.empty() ? ": " + ready->message : std::string()));
@@ -274,9 +284,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
         HF_RETURN_IF_ERROR(record.state.Save(layout_));
       }
       if (failures >= kFetchAttempts) return GiveUp(record, "checkpoint " + cp.meta.name + " could not be fetched: " + here.message());
+    } else if (cp.meta.terminating()) {
+      return GiveUp(record, "checkpoint " + cp.meta.name + " is being deleted, and cannot be fetched: " + here.message());
     } else {
-      std::lock_guard lock(record.mutex);
-      Tell(record, "fetching", here.message());
+      WaitOn(record, here.message());
     }
     return Later(options_.again);
   }
@@ -297,6 +308,18 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   return Done();
 }
 
+// For as long as it takes: what is stored is not given up because nobody can be asked for it now.
+void Restorer::WaitOn(Record& record, const std::string& why) {
+  std::lock_guard lock(record.mutex);
+  const RestoreState& s = record.state;
+  Tell(record, "fetching", why);
+  if (record.told_waits || clock_.Mono() - *record.seen < options_.patience) return;
+  record.told_waits = true;
+  cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "WaitsForState",
+                    "waits to go on from checkpoint " + s.checkpoint + ": " + why + ". To start without its state: kubectl -n " + s.ns +
+                        " delete checkpoint " + s.checkpoint);
+}
+
 // What the fetched files say about how they are to be restored.
 Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
   const std::string dir = layout_.RestoreFolder(state.pod_uid);
@@ -307,7 +330,7 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
   state.frozen_ms = result.frozen_ms;
   state.from_node = cp.status.node_name;
   state.taken_at = cp.status.completed_at;
-  state.containers.clear();
+  const std::map<std::string, RestoreContainer> before = std::exchange(state.containers, {});  // fetched once more: some may have run
   std::string why = "it holds no container that can be restored";
   for (const api::CheckpointContainer& c : cp.status.containers) {
     if (!c.restorable || !IsSafeName(c.name)) {
@@ -316,7 +339,8 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
     }
     if (!Exists(dir + "/" + c.name + "/images/inventory.img"))
       return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
-    state.containers[c.name] = {};
+    const auto known = before.find(c.name);
+    state.containers[c.name] = known == before.end() ? RestoreContainer() : known->second;
   }
   if (state.containers.empty()) return Status(Code::kUnsupported, why);
   if (Result<std::string> asked = ReadFile(dir + "/request.json", 1 << 20); asked.ok()) {

@@ -22,8 +22,8 @@ namespace holdfast::agent {
 
 struct RestorerOptions {
   std::string node_name;
-  std::string boot_id;                               // ExecutorOptions
-  Duration deadline = std::chrono::minutes(5);       // from the moment that the pod is seen; then it starts cold and says so
+  std::string boot_id;                          // ExecutorOptions
+  Duration patience = std::chrono::minutes(1);  // with a store or an API server that does not answer; then the pod says what it waits for
   Duration claim_within = std::chrono::seconds(60);  // a claim that is not this pod's by then never will be
   Duration answer_within = std::chrono::seconds(8);  // below holdfast-runc's own limit of 10 s
   Duration again = std::chrono::milliseconds(500);
@@ -51,8 +51,10 @@ class Restorer {
     std::mutex mutex;
     std::condition_variable_any changed;
     RestoreState state;
-    std::string wait_state;  // as last written
-    std::string told_why;    // why it is tried again, as last told in an event
+    std::string wait_state;        // as last written
+    std::string told_why;          // why it is tried again, as last told in an event
+    std::optional<MonoTime> seen;  // by this process: wall clocks are set
+    bool told_waits = false;
   };
   using RecordPtr = std::shared_ptr<Record>;
 
@@ -60,16 +62,20 @@ class Restorer {
   RecordPtr For(const kube::Pod& pod);
   Result<std::optional<Duration>> Prepare(Record& record, const kube::Pod& pod, std::stop_token stop);
   Result<std::optional<Duration>> Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& checkpoint, std::stop_token stop);
+  void WaitOn(Record& record, const std::string& why);
   void FetchAfterRestart(RestoreState& state);
   Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& pod_uid);
   Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);
   Result<std::optional<Duration>> GiveUp(Record& record, const std::string& why);
   bool WasRestored(const RestoreState& state, const std::string& container) const;
+  bool TryBegan(const RestoreState& state, const std::string& container) const;
+  bool MayHaveRun(const RestoreState& state) const;
   Result<bool> FindLostOutcomes(Record& record);
+  Status SayStarted(Record& record);
   Status Report(Record& record);
+  Status ReportEnd(const RestoreState& state);
   void Tell(Record& record, const std::string& state, const std::string& message, int64_t bytes = 0, int64_t total = 0);  // record locked
-  void ForgetPods(const std::string& key, const std::string& but_uid);
-  int64_t NowMs() const;
+  Status ForgetPods(const std::string& key, const std::string& but_uid);
 
   const RestorerOptions options_;
   const Layout layout_;

@@ -1,6 +1,7 @@
 // The restorer's answers to holdfast-runc, its reports, and what it removes.
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdio>
 #include <filesystem>
@@ -60,19 +61,6 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     auto at = record->state.containers.find(question.container);
     const bool previous_restored = at != record->state.containers.end() && at->second.state == ContainerRestore::kTrying &&
                                    at->second.id != question.container_id && WasRestored(record->state, question.container);
-    if (question.container == runtime::kWaitContainer) {
-      // Its folder is mounted when it is created, also when the sandbox is made anew long after the restore.
-      record->wait_state.clear();
-      const RestoreState& s = record->state;
-      if (s.phase == Phase::kReady)
-        Tell(*record, "ready", "");
-      else if (s.phase == Phase::kCold)
-        Tell(*record, "cold", s.why);
-      else if (s.phase == Phase::kFailed)
-        Tell(*record, "waiting", s.why + MustNotStartCold(s.options));
-      else
-        Tell(*record, "waiting", "checkpoint " + s.checkpoint);
-    }
     // May be called more often than it says yes, but decides once: a decision counts a try.
     auto known = [&] {
       if (decision.answer) return true;
@@ -82,6 +70,15 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     };
     if (!clock_.WaitUntil(lock, record->changed, until, stop, known)) {
       return Say("refuse", "the checkpoint " + record->state.checkpoint + " is not here yet");
+    }
+    if (decision.answer->action == "restore" && !record->state.started) {
+      record->state = before;
+      lock.unlock();
+      Status said = SayStarted(*record);
+      if (!said.ok()) return Say("refuse", "that its restore begins cannot be written into status.restores: " + said.message());
+      lock.lock();
+      decision = {};
+      if (!known()) return Say("refuse", "the checkpoint " + record->state.checkpoint + " is not here any more");
     }
     Status saved = record->state.Save(layout_);
     if (!saved.ok()) {
@@ -104,6 +101,22 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
 bool Restorer::WasRestored(const RestoreState& state, const std::string& container) const {
   const std::string note = layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + runtime::kRestoredFile;
   Result<std::string> id = ReadFile(note, 256);
+  return id.ok() && *id == state.containers.at(container).id;
+}
+
+// Whether something of the pod may have run from the checkpoint, by holdfast-runc's notes: then nobody else goes on from it.
+bool Restorer::MayHaveRun(const RestoreState& state) const {
+  return std::any_of(state.containers.begin(), state.containers.end(), [&](const auto& one) {
+    const auto& [name, c] = one;
+    if (c.ran || c.state == ContainerRestore::kRestored) return true;
+    return c.state == ContainerRestore::kTrying && TryBegan(state, name);
+  });
+}
+
+// Whether the current try of a container came so far that something may have run.
+bool Restorer::TryBegan(const RestoreState& state, const std::string& container) const {
+  const std::string note = layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + runtime::kTryingFile;
+  const Result<std::string> id = ReadFile(note, 256);
   return id.ok() && *id == state.containers.at(container).id;
 }
 
@@ -185,6 +198,47 @@ Result<std::optional<Duration>> Restorer::GiveUp(Record& record, const std::stri
   return std::optional(Duration(0));
 }
 
+// Before anything of it runs: should pod, agent or node be gone after that, nobody else goes on from what may have run on.
+Status Restorer::SayStarted(Record& record) {
+  api::Restore restore;
+  std::string ns, checkpoint, uid;
+  {
+    std::lock_guard lock(record.mutex);
+    restore.pod_name = record.state.pod;
+    restore.pod_uid = record.state.pod_uid;
+    ns = record.state.ns;
+    checkpoint = record.state.checkpoint;
+    uid = record.state.checkpoint_uid;
+  }
+  restore.node = options_.node_name;
+  restore.at = FormatTime(clock_.Wall());
+  restore.outcome = "Started";
+  Status said = cluster_.AppendRestore(ns, checkpoint, uid, restore);
+  if (said.code() == Code::kInvalidArgument) {
+    LogError("the CRD of Checkpoints is of an older version: apply that of this one (crds/)", {{"error", said.message()}});
+    said = Status::Ok();
+  }
+  HF_RETURN_IF_ERROR(said);
+  std::lock_guard lock(record.mutex);
+  record.state.started = true;
+  return record.state.Save(layout_);
+}
+
+// Of a pod that is gone before all of its containers were settled: whether another one may go on from the checkpoint.
+Status Restorer::ReportEnd(const RestoreState& s) {
+  if (!s.started || s.reported) return Status::Ok();
+  api::Restore restore;
+  restore.pod_name = s.pod;
+  restore.pod_uid = s.pod_uid;
+  restore.node = options_.node_name;
+  restore.at = FormatTime(clock_.Wall());
+  restore.outcome = "Failed";
+  restore.ran = MayHaveRun(s);
+  restore.reason = restore.ran ? "the pod ended before all of it was restored" : "the pod ended before any of it was restored";
+  Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
+  return appended.code() == Code::kNotFound || appended.code() == Code::kConflict ? Status::Ok() : appended;
+}
+
 // Once, when every container was restored or started cold: on the pod as an event, on the Checkpoint in status.restores.
 Status Restorer::Report(Record& record) {
   RestoreState s;
@@ -194,6 +248,7 @@ Status Restorer::Report(Record& record) {
   }
   api::Restore restore;
   restore.pod_name = s.pod;
+  restore.pod_uid = s.pod_uid;
   restore.node = options_.node_name;
   restore.at = FormatTime(clock_.Wall());
   restore.outcome = s.restored() ? "Restored" : s.failed() ? "Failed" : "ColdStart";
@@ -248,8 +303,18 @@ void Restorer::Tell(Record& record, const std::string& state, const std::string&
   }
 }
 
-void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
+Status Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
   std::vector<std::string> gone, tries, restored;
+  std::vector<RestoreState> unsaid;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [uid, record] : records_) {
+      if (uid == but_uid || record->state.ns + "/" + record->state.pod != key) continue;
+      std::lock_guard of_record(record->mutex);
+      unsaid.push_back(record->state);
+    }
+  }
+  for (const RestoreState& state : unsaid) HF_RETURN_IF_ERROR(ReportEnd(state));
   {
     std::lock_guard lock(mutex_);
     for (auto at = records_.begin(); at != records_.end();) {
@@ -283,6 +348,7 @@ void Restorer::ForgetPods(const std::string& key, const std::string& but_uid) {
       if (!removed.ok()) LogWarning("cannot remove what a pod left", {{"pod", key}, {"error", removed.message()}});
     }
   }
+  return Status::Ok();
 }
 
 // The dump of this very checkpoint may still lie on this node. Its files are linked, and checked against what was committed.

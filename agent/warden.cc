@@ -127,7 +127,7 @@ Status Warden::Sweep(bool cut_off) {
 Status Warden::End(const ReplacedPod& pod) {
   // A kubelet that does not know yet would start its containers anew: with this file holdfast-runc refuses.
   if (!Exists(layout_.PodFile(pod.uid))) {
-    HF_RETURN_IF_ERROR(WriteFileAtomically(layout_.PodFile(pod.uid), DumpJson({{"checkpoint_uid", kFenced}})));
+    HF_RETURN_IF_ERROR(WriteFileDurably(layout_.PodFile(pod.uid), DumpJson({{"checkpoint_uid", kFenced}})));
     ended_.insert(pod.uid);
   }
   HF_RETURN_IF_ERROR(node_.End(pod.containers));

@@ -55,7 +55,7 @@ class Warden {
   bool contact_ = false, started_ = true;  // started_: no round of contact was had yet
   MonoTime last_contact_, next_probe_;
   std::set<std::string> claims_;  // uids of checkpoints whose claim was acted upon
-  std::set<std::string> ended_;   // pods whose file in run/pods is ours
+  std::set<std::string> ended_;   // pods whose file in Layout::Pods is ours
 };
 
 }  // namespace holdfast::agent

@@ -47,6 +47,7 @@ CheckpointContainer ReadContainer(const Json& json) {
 Restore ReadRestore(const Json& json) {
   Restore restore;
   restore.pod_name = GetString(json, {"podName"});
+  restore.pod_uid = GetString(json, {"podUID"});
   restore.node = GetString(json, {"node"});
   restore.at = GetString(json, {"at"});
   restore.outcome = GetString(json, {"outcome"});
@@ -170,6 +171,7 @@ Json ToJson(const Claim& claim) { return {{"podName", claim.pod_name}, {"podUID"
 
 Json ToJson(const Restore& restore) {
   Json json = {{"podName", restore.pod_name}, {"at", restore.at}, {"outcome", restore.outcome}, {"seconds", restore.seconds}};
+  SetUnlessEmpty(json, "podUID", restore.pod_uid);
   SetUnlessEmpty(json, "node", restore.node);
   SetUnlessEmpty(json, "reason", restore.reason);
   if (restore.ran) json["ran"] = true;

@@ -40,10 +40,10 @@ std::string_view TriggerName(Trigger trigger);
 
 // Reasons of the condition Ready.
 namespace reason {
-inline constexpr char kWaiting[] = "Waiting", kQueued[] = "Queued", kInProgress[] = "InProgress", kCompleted[] = "Completed",
-                      kPodGone[] = "PodGone", kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported", kDumpFailed[] = "DumpFailed",
-                      kStoreFull[] = "StoreFull", kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable",
-                      kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed";
+inline constexpr char kWaiting[] = "Waiting", kQueued[] = "Queued", kInProgress[] = "InProgress", kStillStoring[] = "StillStoring",
+                      kCompleted[] = "Completed", kPodGone[] = "PodGone", kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported",
+                      kDumpFailed[] = "DumpFailed", kStoreFull[] = "StoreFull", kDeadline[] = "Deadline",
+                      kStoreUnavailable[] = "StoreUnavailable", kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed";
 }
 
 // Condition, written by the agent of the node: no container of the checkpointed pod is left there.
@@ -69,9 +69,10 @@ struct Claim {
 };
 
 struct Restore {
-  std::string pod_name, node, at, outcome, reason;  // outcome: Restored | ColdStart | Failed
+  std::string pod_name, node, at, outcome, reason;  // outcome: Started | Restored | ColdStart | Failed
   double seconds = 0;
-  bool ran = false;  // of Failed: its processes may have run for a moment, so nothing is restored from it again
+  bool ran = false;       // of Failed: its processes may have run for a moment, so nothing is restored from it again
+  std::string pod_uid{};  // of older agents: empty
 };
 
 struct Owner {

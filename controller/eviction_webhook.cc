@@ -10,6 +10,7 @@ using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions
 
 constexpr size_t kMaxQueued = 1024;
 constexpr size_t kMaxTold = 4096;
+constexpr int kTellTries = 3;
 constexpr Duration kMoves = std::chrono::seconds(60);  // from durable to restored, where all goes well
 constexpr Duration kCreateTimeout = std::chrono::seconds(10);
 
@@ -89,10 +90,25 @@ Json DrainCheckpoint(const kube::Pod& pod, int ordinal, const std::vector<std::s
           {"spec", spec}};
 }
 
-bool EvictionWebhook::FirstTime(const std::string& pod_uid) {
+// A pod that is let go without its state is gone a moment later, and nobody would find out: the event comes first. Not written after some
+// requests, it is left to the log.
+bool EvictionWebhook::Told(const Notice& notice, const kube::Pod& pod) {
+  {
+    std::lock_guard lock(mutex_);
+    if (told_.size() >= kMaxTold) told_.clear();
+    int& asked = told_[pod.meta.uid];
+    if (asked >= kTellTries) return true;
+    ++asked;
+  }
+  kube::CallOptions call;
+  call.timeout = options_.live_read;
+  const auto about = kube::ObjectReference::To(kube::Pod::kResource, pod.meta);
+  const Status told = context_.events.WarnOnce(about, "let-go-" + pod.meta.uid, notice.reason, "Holdfast", notice.note, call);
+  if (!told.ok()) LogWarning("an event cannot be written", {{"pod", pod.meta.Key()}, {"note", notice.note}, {"error", told.message()}});
   std::lock_guard lock(mutex_);
-  if (told_.size() >= kMaxTold) told_.clear();
-  return told_.insert(pod_uid).second;
+  int& asked = told_[pod.meta.uid];
+  if (told.ok()) asked = kTellTries;
+  return told.ok() || asked >= kTellTries;
 }
 
 // What a drain still needs of the controller (to evict the frozen pod, to give its state to its successor) and of the store (to take and
@@ -153,7 +169,10 @@ kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& re
     if (answer.create) {
       creator_.Ask(DrainCheckpoint(*world.pod, answer.ordinal, WantedContainers(*world.pod, lineage), options_.deadline));
     }
-    if (answer.notice && FirstTime(world.pod->meta.uid)) Announce(context_, *answer.notice, world.pod.get(), nullptr);
+    if (answer.notice && !Told(*answer.notice, *world.pod)) {
+      return TooManyRequests("holdfast: " + world.ns + "/" + world.name +
+                             " is let go once the event that says so is written: " + answer.notice->note);
+    }
   }
   if (answer.allow) return {};
   if (answer.gone) return {.allowed = false, .code = 404, .reason = "NotFound", .message = answer.message};

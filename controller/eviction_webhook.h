@@ -4,8 +4,8 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "base/thread.h"
 #include "kube/admission.h"
@@ -49,13 +49,13 @@ class EvictionWebhook {
 
  private:
   kube::AdmissionResponse LeaveLast(const kube::Pod& pod) const;
-  bool FirstTime(const std::string& pod_uid);
+  bool Told(const reconcilers::Notice& notice, const kube::Pod& pod);
   reconcilers::PodPtr PodOf(const std::string& ns, const std::string& name) const;
   reconcilers::Context context_;
   CheckpointCreator& creator_;
   const EvictionWebhookOptions options_;
   std::mutex mutex_;
-  std::set<std::string> told_;  // pods whose event was sent; bounded
+  std::map<std::string, int> told_;  // by pod uid: how often its event was tried; bounded
 };
 
 // The Checkpoint that a drain asks for.

@@ -57,9 +57,10 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
 // So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold.
 constexpr Duration kFailureIsNews = std::chrono::minutes(2);
 
-// The pod that claimed it has gone on from it, and the cache of pods, which is another one, does not show that it runs.
+// The pod that claimed it has gone on from it, or some of it has, and the cache of pods, which is another one, does not show that it runs.
 bool GoesOnUnseen(const View& view, const api::Checkpoint& c) {
-  if (!c.status.claim || OutcomeOfClaim(c) == nullptr) return false;
+  if (!c.status.claim || WordOfClaim(c) == nullptr) return false;
+  if (BeingRestored(c)) return true;
   const PodPtr claimant = GetPodWithUid(view, c.meta.ns, c.status.claim->pod_name, c.status.claim->pod_uid);
   return claimant != nullptr && claimant->phase == "Pending";
 }

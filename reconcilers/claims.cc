@@ -20,17 +20,30 @@ bool EndedByItself(const kube::Pod& pod) { return pod.status_reason.empty() || p
 
 }  // namespace
 
-const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint) {
+const api::Restore* WordOfClaim(const api::Checkpoint& checkpoint) {
   if (!checkpoint.status.claim) return nullptr;
   const api::Claim& claim = *checkpoint.status.claim;
-  // Names come again (StatefulSets), so an outcome from before the claim was another pod's.
   const auto claimed_at = ParseTime(claim.at);
   for (auto it = checkpoint.status.restores.rbegin(); it != checkpoint.status.restores.rend(); ++it) {
+    if (!it->pod_uid.empty()) {
+      if (it->pod_uid == claim.pod_uid) return &*it;
+      continue;
+    }
+    // Of an older agent. Names come again (StatefulSets), so what is from before the claim was another pod's.
     if (it->pod_name != claim.pod_name) continue;
     const auto at = ParseTime(it->at);
     if (!claimed_at || !at || *at >= *claimed_at) return &*it;
   }
   return nullptr;
+}
+
+const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint) {
+  const api::Restore* word = WordOfClaim(checkpoint);
+  return word == nullptr || word->outcome == "Started" ? nullptr : word;
+}
+
+bool BeingRestored(const api::Checkpoint& checkpoint) {
+  return WordOfClaim(checkpoint) != nullptr && OutcomeOfClaim(checkpoint) == nullptr;
 }
 
 bool Reclaimed(const api::Checkpoint& checkpoint) {
@@ -52,8 +65,8 @@ bool HoldsItsPod(const api::Checkpoint& checkpoint) { return checkpoint.spec.fin
 
 bool Unused(const api::Checkpoint& c) {
   if (c.status.phase != Phase::kReady || c.meta.terminating() || !c.status.claim || Reclaimed(c)) return false;
-  const api::Restore* outcome = OutcomeOfClaim(c);
-  return outcome == nullptr || (outcome->outcome == "Failed" && !outcome->ran);
+  const api::Restore* word = WordOfClaim(c);
+  return word == nullptr || (word->outcome == "Failed" && !word->ran);
 }
 
 bool GivenInVain(const api::Checkpoint& c, const kube::Pod* claimant) {
@@ -110,6 +123,13 @@ WallTime WaitedForUntil(const api::Checkpoint& checkpoint) {
   const api::Condition* ready = checkpoint.Ready();
   const bool queued = checkpoint.status.phase == Phase::kPending && ready != nullptr && ready->reason == api::reason::kQueued;
   return std::max(DeadlineOf(checkpoint), queued ? CreatedAt(checkpoint) + kTurnComes : WallTime()) + kAgentGrace;
+}
+
+WallTime AgentsWordUntil(const api::Checkpoint& c) {
+  if (!UnderWay(c) || c.status.phase == Phase::kAssigned) return WaitedForUntil(c);
+  const api::Condition* ready = c.Ready();
+  if (ready != nullptr && ready->reason == api::reason::kStillStoring) return WallTime::max();
+  return WaitedForUntil(c) + c.spec.deadline;
 }
 
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b) {

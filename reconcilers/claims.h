@@ -11,8 +11,12 @@ inline constexpr Duration kAgentGrace = std::chrono::seconds(15);
 // How long a drain's checkpoint waits for its turn at most: those before it have deadlines of their own, so it comes.
 inline constexpr Duration kTurnComes = std::chrono::hours(1);
 
-// The restore that the present claim led to, or nullptr while there is none.
+// What the agent last said of the restore that the present claim led to, "Started" with it; nullptr: nothing, so nothing of it has run.
+const api::Restore* WordOfClaim(const api::Checkpoint& checkpoint);
+// The same, once it is known how it ended; nullptr while it is not.
 const api::Restore* OutcomeOfClaim(const api::Checkpoint& checkpoint);
+// It has begun, and how it ended is not known.
+bool BeingRestored(const api::Checkpoint& checkpoint);
 // The claim is the checkpointed pod's own: it was thawed again, and its state has moved on.
 bool Reclaimed(const api::Checkpoint& checkpoint);
 // Ready, final, and nobody's yet: the only copy of its pod's state, or about to be.
@@ -54,6 +58,9 @@ WallTime CompletedAt(const api::Checkpoint& checkpoint);  // completedAt, else w
 WallTime DeadlineOf(const api::Checkpoint& checkpoint);
 // Until when somebody who needs what becomes of it waits: the time in a node's queue comes before its deadline begins.
 WallTime WaitedForUntil(const api::Checkpoint& checkpoint);
+// The same for who needs what its agent has in hand: that may have taken it up as late as the deadline was long, and it alone knows the
+// end of a checkpoint whose processes have ended (reason StillStoring).
+WallTime AgentsWordUntil(const api::Checkpoint& checkpoint);
 // Newest first.
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b);
 

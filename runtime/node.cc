@@ -41,6 +41,7 @@ Status Unmark(const std::string& folder, const std::string& container_id) {
 Node Node::FromEnvironment() {
   Node node;
   node.run = Environment("HOLDFAST_RUN_DIR", node.run);
+  node.state = Environment("HOLDFAST_STATE_DIR", node.state);
   node.install = Environment("HOLDFAST_INSTALL_DIR", node.install);
   return node;
 }
@@ -59,7 +60,7 @@ Status Node::RemoveIntent(const std::string& container_id) const {
 }
 
 bool Node::HasFinalCheckpoint(const std::string& pod_uid) const {
-  return IsSafeName(pod_uid) && Exists(run + "/pods/" + pod_uid + ".json");
+  return IsSafeName(pod_uid) && Exists(state + "/pods/" + pod_uid + ".json");
 }
 
 bool Node::IsRestored(const std::string& container_id) const {

@@ -1,5 +1,5 @@
-// Where things lie on the node (protocol.h), and the small files there. Tests give other folders by HOLDFAST_RUN_DIR and
-// HOLDFAST_INSTALL_DIR; who can set our environment is containerd or root.
+// Where things lie on the node (protocol.h), and the small files there. Tests give other folders by HOLDFAST_RUN_DIR,
+// HOLDFAST_STATE_DIR and HOLDFAST_INSTALL_DIR; who can set our environment is containerd or root.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@ namespace holdfast::runtime {
 
 struct Node {
   std::string run = kRunDir;
+  std::string state = kStateDir;
   std::string install = kInstallDir;
 
   static Node FromEnvironment();

@@ -1,16 +1,17 @@
 // What holdfast-agent and holdfast-runc say to each other, and where it lies on the node. holdfast-runc never depends on the agent being
-// alive: what it must know for pause, resume, kill, exec and checkpoint stands in files under kRunDir; only `create`, and `kill` of a
-// container about which no file says anything, ask over the socket.
+// alive: what it must know for pause, resume, kill, exec and checkpoint stands in files under kRunDir and kStateDir; only `create`, and
+// `kill` of a container about which no file says anything, ask over the socket.
 //
 // Folders (all 0700 root, but kWaitDir, which pods see):
 //   /opt/holdfast/bin/holdfast-runc, holdfast-wait      /opt/holdfast/criu/criu, runc.conf, lib/, plugins/
 //   /run/holdfast/agent.sock                            one JSON line in, one JSON line out, then closed
 //   /run/holdfast/containers/<container id>.json        Intent: this container belongs to a checkpoint being made, or kept frozen
-//   /run/holdfast/pods/<pod uid>.json                   {"checkpoint_uid"}: final; `create` in this pod is refused while it exists
 //   /run/holdfast/restored/<container id>               empty: restored, so `start` has nothing to do
 //   /run/holdfast/signalled/<container id>              empty: told to quit, so no dump in place of its signal begins any more. Written
 //                                                       before the Intent is looked for once more; the agent looks for it after its Intents
 //   /run/holdfast/wait/<pod uid>/state                  WaitState, 0644, bind-mounted read-only at /.holdfast into holdfast-wait
+//   /var/lib/holdfast/pods/<pod uid>.json               {"checkpoint_uid"}: final; `create` in this pod is refused while it exists, also
+//                                                       after the node was started anew
 //   /var/lib/holdfast/landing/<checkpoint uid>/         a checkpoint as it was dumped (below)
 //   /run/holdfast/memory/landing/<checkpoint uid>/      the same, in a tmpfs of the agent's (agent/landing_memory.h)
 //   /var/lib/holdfast/restore/<pod uid>/                the same layout, fetched for that pod; a link into
@@ -44,6 +45,7 @@ inline constexpr char kStateDir[] = "/var/lib/holdfast";
 inline constexpr char kInstallDir[] = "/opt/holdfast";
 inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
 inline constexpr char kRestoredFile[] = "restored";
+inline constexpr char kTryingFile[] = "trying";  // <container>/trying: durable before any process may run
 inline constexpr char kFrozenFile[] = "frozen.json", kGoFile[] = "go.json";
 inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds (api::kWaitContainer)
 inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority

@@ -25,7 +25,6 @@ namespace {
 
 // The kubelet gives up after 120 s and forgets what still runs.
 constexpr Duration kBound = std::chrono::seconds(100);
-constexpr char kTrying[] = "trying";
 constexpr Duration kCleanup = std::chrono::seconds(10);
 
 std::string ShmSource(const Spec& spec) {
@@ -86,6 +85,9 @@ class Restore {
   Status Go() {
     deadline_ = Clock::Real().Mono() + kBound;
     HF_ASSIGN_OR_RETURN(PodLock lock, PodLock::Take(node_, spec_.identity().pod_uid, deadline_));
+    // The dump that held the lock may have been the pod's last.
+    if (node_.HasFinalCheckpoint(spec_.identity().pod_uid))
+      return Status(Code::kFailedPrecondition, "the pod has a final checkpoint by now");
     HF_ASSIGN_OR_RETURN(DumpResult dumped, ReadDumpResult(answer_.dir));
     if (!dumped.ok) return Status(Code::kFailedPrecondition, "the checkpoint in " + answer_.dir + " is not complete: " + dumped.message);
     HF_RETURN_IF_ERROR(EndEarlierTry());
@@ -108,7 +110,7 @@ class Restore {
     if (netns) HF_RETURN_IF_ERROR(FreeConnections(*netns, addresses));
     const bool own_network = netns && !SameNamespace(*netns, "/proc/1/ns/net");
     if (own_network) HF_RETURN_IF_ERROR(HoldLoopback(*netns).status());
-    HF_RETURN_IF_ERROR(WriteFileAtomically(from_ + "/" + kTrying, line_.Id()));
+    HF_RETURN_IF_ERROR(WriteFileDurably(from_ + "/" + kTryingFile, line_.Id()));
     HF_FAULT_POINT("runtime.before_restore");
     Status status = RunRestore();
     HF_FAULT_POINT("runtime.after_restore");
@@ -131,7 +133,7 @@ class Restore {
  private:
   // A try that was killed leaves a container that containerd does not know: nobody else would end what still runs in it.
   Status EndEarlierTry() {
-    Result<std::string> id = ReadFile(from_ + "/" + kTrying, 256);
+    Result<std::string> id = ReadFile(from_ + "/" + kTryingFile, 256);
     if (!id.ok() || *id == line_.Id() || !IsSafeName(*id)) return Status::Ok();
     HF_RETURN_IF_ERROR(node_.ForgetRestored(*id));
     HF_RETURN_IF_ERROR(UnmountCriuRoot(runc_.Root(), *id));

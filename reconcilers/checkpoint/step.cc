@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/pod.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::checkpoint {
@@ -113,11 +114,13 @@ bool HasFinalizer(const api::Checkpoint& c) {
 
 // Why a pod cannot be dumped at this moment, though it may be later. `other`: see World.
 std::optional<std::string> NotYet(const api::Checkpoint* c, const kube::Pod& pod, const CheckpointPtr& other) {
-  if (pod.phase != "Running") return "the pod is not running yet (" + (pod.phase.empty() ? "Pending" : pod.phase) + ")";
+  // What its containers that have not run yet were to go on from goes on with the others.
+  const bool in_part = c != nullptr && c->spec.final && api::RunsInPart(pod);
+  if (pod.phase != "Running" && !in_part) return "the pod is not running yet (" + (pod.phase.empty() ? "Pending" : pod.phase) + ")";
   for (const kube::Container* container : pod.LastingContainers()) {
     if (c != nullptr && !Wanted(*c, container->name)) continue;
     const kube::ContainerStatus* status = pod.StatusOf(container->name);
-    if (status == nullptr || !status->running) {
+    if (!in_part && (status == nullptr || !status->running)) {
       return "container " + container->name + " is not running" +
              (status != nullptr && !status->reason.empty() ? " (" + status->reason + ")" : "");
     }

@@ -103,7 +103,7 @@ Step NextAsked(const World& w, const std::string& name, WallTime now) {
     return Hold(w, found->checkpoint, name, "it failed: " + (ready != nullptr ? ready->message : "no reason given"));
   }
   if (c.status.phase != Phase::kReady) {
-    if (now >= WaitedForUntil(c)) return Hold(w, found->checkpoint, name, "it was not done by its deadline");
+    if (now >= AgentsWordUntil(c)) return Hold(w, found->checkpoint, name, "it was not done by its deadline");
     return Wait("Checkpoint " + name + " is " + std::string(api::PhaseName(c.status.phase)));
   }
   if (auto why = Misfit(w, c)) return Hold(w, found->checkpoint, name, *why);
@@ -278,7 +278,8 @@ std::optional<Step> NextOfStopping(const World& w) {
 }
 
 Step NextOwn(const World& w, WallTime now) {
-  CheckpointPtr best, failed;
+  const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
+  CheckpointPtr best, failed, unsaid;
   std::optional<Step> in_vain;
   std::string wait, misfit;
   bool others_live = false;
@@ -290,9 +291,11 @@ Step NextOwn(const World& w, WallTime now) {
     }
     if (!c.meta.terminating() && GivenInVain(c, candidate.claimant.get()) && !Misfit(w, c)) in_vain = WaitForClaimant(candidate, now);
     others_live = others_live || (Unused(c) && candidate.claimant && !candidate.claimant->meta.terminating());
+    const bool ends = !candidate.claimant || candidate.claimant->meta.terminating();
+    if (BeingRestored(c) && !c.meta.terminating() && ends && now - born < kAgentPatience) unsaid = candidate.checkpoint;
     if (!HoldsItsPod(c)) continue;
     if (c.status.phase != Phase::kReady) {
-      if (now < WaitedForUntil(c)) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
+      if (now < AgentsWordUntil(c)) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
       continue;
     }
     if (auto why = Misfit(w, c)) {
@@ -314,6 +317,7 @@ Step NextOwn(const World& w, WallTime now) {
   if (best) return Do(Action::kClaim, best, "the newest final checkpoint of " + SeatText(w));
   if (!wait.empty()) return Wait(wait);
   if (in_vain) return *in_vain;
+  if (unsaid) return Wait("whether its predecessor " + unsaid->status.claim->pod_name + " ran is not known yet", kSoon);
   const std::optional<Step> stopped = NextOfStopping(w);
   if (stopped && stopped->action == Action::kWait) return *stopped;
   Step step = NextInterval(w, now, misfit, others_live || w.others_run);

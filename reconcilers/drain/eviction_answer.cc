@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/pod.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::drain {
@@ -106,7 +107,7 @@ EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now) {
     answer.gone = true;
     return answer;
   }
-  if (seen.pod->phase != "Running") return allow;
+  if (seen.pod->phase != "Running" && !api::RunsInPart(*seen.pod)) return allow;
   if (!seen.asked_uid.empty() && seen.asked_uid != seen.pod->meta.uid) return allow;  // the API server answers that
 
   // Final ones only: any other leaves the pod as it is. The newest speaks.

@@ -6,7 +6,8 @@ namespace holdfast::sim {
 namespace {
 
 std::string Who(const std::string& node, const Container& c) {
-  return c.pod + " on " + node + " (lineage " + std::to_string(c.memory.lineage) + ", count " + std::to_string(c.memory.count) + ")";
+  return c.pod + (c.name == "main" ? "" : " " + c.name) + " on " + node + " (lineage " + std::to_string(c.memory.lineage) + ", count " +
+         std::to_string(c.memory.count) + ")";
 }
 
 }  // namespace
@@ -19,10 +20,17 @@ void Judge::Break(const std::string& rule, const std::string& what) {
 int64_t Judge::NewLineage(const Container& c) {
   const int64_t lineage = static_cast<int64_t>(lineages_.size()) + 1;
   lineages_[lineage];
-  if (of_owner_.contains(c.owner)) {
-    ++cold_;
-    if (!unadmitted_.contains(c.pod_uid)) losses_.push_back({c.pod, c.owner, holder_[c.owner], c.pod_uid});
-  }
+  const auto seat = seats_.find(c.seat());
+  if (seat == seats_.end()) return lineage;
+  ++cold_;
+  const Lineage& last = lineages_[seat->second.lineage];
+  const bool unheard = unadmitted_.contains(c.pod_uid);
+  // What ran when its node lost power is lost to everybody, as after any crash.
+  if (!unheard && !last.crashed && !discarded_.contains(seat->second.holder))
+    losses_.push_back({c.pod, c.owner, seat->second.holder, c.pod_uid});
+  const std::string stored = stored_(c.name, {seat->second.lineage, last.acted});
+  if (!unheard && last.running.empty() && !stored.empty())
+    Break("StoredStateUnused", c.pod + " " + c.name + " starts without the state that " + stored + " has of its predecessor");
   return lineage;
 }
 
@@ -31,20 +39,30 @@ void Judge::RunsOn(const std::string& node, const Container& c, const char* how)
   if (!lineage.running.empty()) Break("TwoCopies", Who(node, c) + " " + how + " while " + *lineage.running.begin() + " runs");
   if (c.memory.count < lineage.acted)
     Break("CountRepeated", Who(node, c) + " " + how + ", but its state had come to " + std::to_string(lineage.acted));
+  const auto seat = seats_.find(c.seat());
+  if (seat != seats_.end() && c.memory.lineage < seat->second.lineage)
+    Break("PastReturned",
+          Who(node, c) + " " + how + ", but lineage " + std::to_string(seat->second.lineage) + " has acted in its place since");
   lineage.running.insert(c.id);
+  lineage.at_rest = false;
+}
+
+bool Judge::IsItsLast(const Memory& memory) const {
+  const auto lineage = lineages_.find(memory.lineage);
+  return lineage != lineages_.end() && lineage->second.acted == memory.count && lineage->second.at_rest;
 }
 
 void Judge::Started(const std::string& node, const Container& c, bool restored) {
-  tell_(Who(node, c) + (restored ? " goes on from its checkpoint" : of_owner_.contains(c.owner) ? " starts cold" : " starts"));
+  tell_(Who(node, c) + (restored ? " goes on from its checkpoint" : seats_.contains(c.seat()) ? " starts cold" : " starts"));
   RunsOn(node, c, "starts");
-  of_owner_[c.owner] = c.memory.lineage;
-  holder_[c.owner] = c.pod_uid;
+  seats_[c.seat()] = {c.memory.lineage, c.pod_uid};
   if (restored) ++moved_;
 }
 
 void Judge::Froze(const std::string& node, const Container& c) {
   tell_(Who(node, c) + " is frozen");
   Lineage& lineage = lineages_[c.memory.lineage];
+  lineage.at_rest = true;
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
 }
@@ -54,11 +72,12 @@ void Judge::Thawed(const std::string& node, const Container& c) {
   RunsOn(node, c, "is thawed");
 }
 
-void Judge::Ended(const std::string& node, const Container& c) {
-  tell_(Who(node, c) + " ends");
+void Judge::Ended(const std::string& node, const Container& c, bool crashed) {
+  tell_(Who(node, c) + (crashed ? " is gone with its node" : " ends"));
   Lineage& lineage = lineages_[c.memory.lineage];
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
+  lineage.crashed = crashed;
 }
 
 void Judge::Event(const Json& event) {

@@ -66,11 +66,42 @@ void Machine::Thaw(Container& c) {
   observer_.Thawed(name_, c);
 }
 
-void Machine::Kill(Container& c) {
+void Machine::Kill(Container& c, bool crashed) {
   if (c.state == ContainerState::kStopped) return;
   if (c.state == ContainerState::kRunning) c.memory.count += (turns_.Mono() - c.since) / kTick;
   c.state = ContainerState::kStopped;
-  observer_.Ended(name_, c);
+  observer_.Ended(name_, c, crashed);
+}
+
+void Machine::LosePower() {
+  up_ = false;
+  ++boots_;
+  socket = nullptr;
+  kubelet_is_new_ = true;
+  for (auto& [checkpoint, killed] : dumps_) *killed = true;
+  dumps_.clear();
+  for (auto& [id, c] : containers_) Kill(c, true);
+  containers_.clear();
+  std::filesystem::remove_all(layout().run);
+  (void)layout().Make();
+  DropUnsynced(layout().state + "/landing");
+  for (const std::string& name : ListDir(layout().state + "/restore").value_or({})) {
+    if (!name.ends_with(".json")) DropUnsynced(layout().state + "/restore/" + name);
+  }
+}
+
+void Machine::DropUnsynced(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
+    if (entry.is_regular_file() && entry.path().filename() != runtime::kTryingFile) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    const uint64_t fate = turns_.random().Below(3);
+    if (fate == 0) std::filesystem::remove(file);
+    if (fate == 1) (void)WriteFileAtomically(file, "");
+  }
 }
 
 // --- what the agent asks for -------------------------------------------------------------------------------------------------------
@@ -98,7 +129,7 @@ void Machine::Dump(std::string checkpoint_uid, std::string landing, std::shared_
   if (!request.ok()) return over();
   runtime::DumpResult result;
   result.ok = true;
-  result.frozen_at_unix_ms = Ms(turns_.Wall());
+  result.frozen_at_unix_ms = Ms(clock_.Wall());
   const MonoTime frozen = turns_.Mono();
   for (const runtime::DumpContainer& one : request->containers) {
     const auto c = containers_.find(one.id);
@@ -112,7 +143,7 @@ void Machine::Dump(std::string checkpoint_uid, std::string landing, std::shared_
     turns_.Pause(turns_.random().Between(milliseconds(100), milliseconds(1500)));
     if (*killed) return;  // what it froze stays frozen: whoever killed it sees to that
     if (turns_.random().Chance(failing_dumps)) result = {.ok = false, .reason = "DumpFailed", .message = "CRIU: no"};
-    if (Ms(turns_.Wall()) >= request->deadline_unix_ms) result = {.ok = false, .reason = "Deadline", .message = "too late"};
+    if (Ms(clock_.Wall()) >= request->deadline_unix_ms) result = {.ok = false, .reason = "Deadline", .message = "too late"};
   }
   const std::string dir = Here(landing);
   for (const runtime::DumpContainer& one : request->containers) {
@@ -185,11 +216,15 @@ Json Machine::Platform() { return {{"arch", "amd64"}, {"kernel", "6.18"}, {"cpuF
 // --- the kubelet -------------------------------------------------------------------------------------------------------------------
 
 void Machine::LookAtPods() {
+  if (!up_) return;
+  if (std::exchange(kubelet_is_new_, false)) pods_.clear();
   std::set<std::string> there;
+  const int boot = boots_;
   for (const ApiServer::Object& pod : server_.All("pods")) {
     if (GetString(*pod, {"spec", "nodeName"}) != name_) continue;
     there.insert(GetString(*pod, {"metadata", "uid"}));
     TendPod(*pod);
+    if (boots_ != boot) return;
   }
   for (auto at = pods_.begin(); at != pods_.end();) {
     if (there.contains(at->first)) {
@@ -215,10 +250,28 @@ void Machine::TendPod(const Json& pod) {
   Pod& state = pods_[uid];
   if (turns_.Mono() < state.next) return;
   if (!GetString(pod, {"metadata", "deletionTimestamp"}).empty()) return EndPod(pod);
-  if (!state.main.empty()) return;
+  // What has ended is started anew (restartPolicy: Always).
+  std::erase_if(state.ids, [&](const auto& one) {
+    const auto c = containers_.find(one.second);
+    if (c != containers_.end() && c->second.state != ContainerState::kStopped) return false;
+    if (c != containers_.end()) containers_.erase(c);
+    return true;
+  });
+  const Json& containers = GetArray(pod, {"spec", "containers"});
+  if (state.ids.size() == containers.size()) return;
   (void)MakeDirs(layout().KubeletPod(uid));
+  const int boot = boots_;
   if (!TendWait(pod, state)) return;
-  StartMain(pod, state);
+  for (const Json& one : containers) {
+    const std::string name = GetString(one, {"name"});
+    if (boots_ != boot) return;
+    if (state.ids.contains(name)) continue;
+    if (missing_images.contains(GetString(one, {"image"}))) {
+      state.next = turns_.Mono() + std::chrono::seconds(1);
+      continue;
+    }
+    StartContainer(pod, state, name);
+  }
 }
 
 // Whether the init containers are over.
@@ -226,23 +279,9 @@ bool Machine::TendWait(const Json& pod, Pod& state) {
   if (state.wait_over || GetArray(pod, {"spec", "initContainers"}).empty()) return true;
   const std::string uid = GetString(pod, {"metadata", "uid"});
   if (!state.wait_created) {
-    runtime::CreateQuestion question;
-    question.pod_uid = uid;
-    question.ns = GetString(pod, {"metadata", "namespace"});
-    question.pod = GetString(pod, {"metadata", "name"});
-    question.container = runtime::kWaitContainer;
-    question.container_id = NewId();
-    if (socket == nullptr) {
-      state.next = turns_.Mono() + std::chrono::seconds(1);
-      return false;
-    }
-    const runtime::CreateAnswer answer = socket->Create(question);
-    if (answer.action == "refuse") {
-      state.next = turns_.Mono() + std::chrono::seconds(1);
-      return false;
-    }
-    state.wait_created = true;
-    if (answer.action == "skip") return state.wait_over = true;
+    if (Exists(layout().PodFile(uid))) return false;
+    state.wait_created = MakeDirs(layout().WaitFolder(uid)).ok();
+    Report(pod, state);
   }
   // What holdfast-wait reads.
   Result<std::string> text = ReadFile(layout().WaitFolder(uid) + "/state");
@@ -252,16 +291,17 @@ bool Machine::TendWait(const Json& pod, Pod& state) {
   return state.wait_over;
 }
 
-// holdfast-runc create and start of the pod's only container.
-void Machine::StartMain(const Json& pod, Pod& state) {
+// holdfast-runc create and start of a container of the pod.
+void Machine::StartContainer(const Json& pod, Pod& state, const std::string& name) {
   Container c;
   c.id = NewId();
   c.pod_uid = GetString(pod, {"metadata", "uid"});
   c.ns = GetString(pod, {"metadata", "namespace"});
   c.pod = GetString(pod, {"metadata", "name"});
-  c.name = "main";
+  c.name = name;
   c.owner = OwnerOf(pod);
   const bool asks = !GetString(pod, {"metadata", "annotations", runtime::kRestoreAnnotation}).empty();
+  const int boot = boots_;
   state.next = turns_.Mono() + std::chrono::seconds(1);
   if (Exists(layout().PodFile(c.pod_uid))) return;  // kept frozen, or fenced: no container is made in it
   runtime::CreateAnswer answer;
@@ -274,34 +314,37 @@ void Machine::StartMain(const Json& pod, Pod& state) {
   question.container_id = c.id;
   if (socket == nullptr && asks) return;
   if (socket != nullptr) answer = socket->Create(question);
-  if (answer.action == "refuse" || answer.action == "skip") return;
+  if (boots_ != boot || answer.action == "refuse" || answer.action == "skip") return;
   const ApiServer::Object still = server_.Find("pods", c.ns + "/" + c.pod);
   if (!still || GetString(*still, {"metadata", "uid"}) != c.pod_uid || !GetString(*still, {"metadata", "deletionTimestamp"}).empty())
     return;
   bool restored = false;
   if (answer.action == "restore") {
-    turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(800)));
-    const std::string dir = Here(answer.dir) + "/" + answer.container;
+    const std::string from = "/" + answer.container, dir = Here(answer.dir) + from;
+    (void)WriteFileAtomically(dir + "/" + runtime::kTryingFile, c.id);
     Result<std::string> text = ReadFile(dir + kImage);
     Result<Json> image = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    if (image.ok()) c.memory = {GetInt(*image, {"lineage"}), GetInt(*image, {"count"})};
+    turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(800)));
+    // Its node lost power, or its pod was deleted by force, and with it what it is restored from.
+    if (boots_ != boot || (image.ok() && !Exists(Here(answer.dir) + from + kImage))) return observer_.CutOff(c.memory);
+    // A dump of the pod and a restore in it wait for each other, and then look once more.
+    const bool held = Exists(layout().PodFile(c.pod_uid));
     runtime::RestoreOutcome outcome;
     outcome.pod_uid = c.pod_uid;
     outcome.container = c.name;
     outcome.container_id = c.id;
-    outcome.ok = image.ok();
+    outcome.ok = image.ok() && !held;
     outcome.seconds = 0.5;
-    outcome.message = image.ok() ? "" : image.status().message();
-    if (outcome.ok) {
-      c.memory = {GetInt(*image, {"lineage"}), GetInt(*image, {"count"})};
-      restored = WriteFileAtomically(dir + "/" + runtime::kRestoredFile, c.id).ok();
-    }
+    outcome.message = held ? "the pod has a final checkpoint" : image.ok() ? "" : image.status().message();
+    if (outcome.ok) restored = WriteFileAtomically(Here(answer.dir) + from + "/" + runtime::kRestoredFile, c.id).ok();
     const bool heard = socket != nullptr;
     const runtime::CreateAnswer then = heard ? socket->Outcome(outcome) : answer;
-    if (!restored && then.action != "cold") return;
+    if (boots_ != boot || (!restored && then.action != "cold")) return;
   }
-  if (!restored) c.memory.lineage = observer_.NewLineage(c);
+  if (!restored) c.memory = {observer_.NewLineage(c), 0};
   c.since = turns_.Mono();
-  state.main = c.id;
+  state.ids[c.name] = c.id;
   state.next = {};
   observer_.Started(name_, containers_[c.id] = c, restored);
   Report(pod, state);
@@ -311,29 +354,52 @@ void Machine::Report(const Json& pod, const Pod& state) {
   const std::string key = GetString(pod, {"metadata", "namespace"}) + "/" + GetString(pod, {"metadata", "name"});
   server_.Update("pods", key, [&](Json& now) {
     if (GetString(now, {"metadata", "uid"}) != GetString(pod, {"metadata", "uid"})) return;
-    now["status"]["phase"] = "Running";
-    now["status"]["conditions"] = {{{"type", "Ready"}, {"status", "True"}}};
-    now["status"]["containerStatuses"] = {{{"name", "main"},
-                                           {"containerID", "containerd://" + state.main},
-                                           {"image", "counter:1"},
-                                           {"imageID", "docker.io/counter@sha256:abc"},
-                                           {"ready", true},
-                                           {"state", {{"running", {{"startedAt", FormatTime(turns_.Wall())}}}}}}};
+    Json statuses = Json::array();
+    for (const Json& one : GetArray(pod, {"spec", "containers"})) {
+      const std::string name = GetString(one, {"name"}), image = GetString(one, {"image"});
+      const auto id = state.ids.find(name);
+      Json status = {{"name", name}, {"image", image}, {"ready", id != state.ids.end()}};
+      if (id == state.ids.end()) {
+        status["state"] = {{"waiting", {{"reason", "ContainerCreating"}}}};
+      } else {
+        status["imageID"] = "docker.io/" + name + "@sha256:abc";
+        status["containerID"] = "containerd://" + id->second;
+        status["state"] = {{"running", {{"startedAt", FormatTime(turns_.Wall())}}}};
+      }
+      statuses.push_back(std::move(status));
+    }
+    const bool all = state.ids.size() == statuses.size();
+    if (all) now["status"]["phase"] = "Running";  // and stays so
+    now["status"]["conditions"] = {{{"type", "Ready"}, {"status", all ? "True" : "False"}}};
+    now["status"]["containerStatuses"] = std::move(statuses);
   });
+}
+
+// As holdfast-runc's kill does: until the dump of a final checkpoint is complete, or 5 s past its deadline.
+bool Machine::WaitsForDump(const Container& c) const {
+  auto read = [](const std::string& path) {
+    Result<std::string> text = ReadFile(path);
+    return text.ok() ? ParseJson(*text).value_or(Json()) : Json();
+  };
+  Result<runtime::Intent> intent = runtime::Intent::FromJson(read(layout().IntentFile(c.id)));
+  if (!intent.ok() || !intent->final || Exists(Here(intent->landing) + "/result.json")) return false;
+  const Json request = read(Here(intent->landing) + "/request.json");
+  return request.is_object() && Ms(clock_.Wall()) < GetInt(request, {"deadline_unix_ms"}) + 5000;
 }
 
 // A kill, answered by holdfast-runc: at once for what is kept frozen, else the process ends by its own will.
 void Machine::EndPod(const Json& pod) {
   const std::string uid = GetString(pod, {"metadata", "uid"});
-  const Pod& state = pods_[uid];
-  if (const auto c = containers_.find(state.main); c != containers_.end()) {
-    // A dump is under way, or its result is being stored: containerd's stop waits at a frozen container until its grace is over.
-    const bool kept = Exists(layout().PodFile(uid));
-    const bool overdue = ParseTime(GetString(pod, {"metadata", "deletionTimestamp"})).value_or(turns_.Wall()) <= turns_.Wall();
-    if (c->second.state == ContainerState::kPaused && !kept && !overdue) return;
+  Pod& state = pods_[uid];
+  std::erase_if(state.ids, [&](const auto& one) {
+    const auto c = containers_.find(one.second);
+    if (c == containers_.end()) return true;
+    if (WaitsForDump(c->second)) return false;
     Kill(c->second);
     containers_.erase(c);
-  }
+    return true;
+  });
+  if (!state.ids.empty()) return;
   (void)RemoveAll(layout().KubeletPod(uid));
   pods_.erase(uid);
   kube::HttpRequest gone;

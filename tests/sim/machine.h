@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "agent/layout.h"
@@ -30,20 +31,39 @@ struct Memory {
 
 struct Container {
   std::string id, pod_uid, ns, pod, name, owner;
+  std::string seat() const { return owner + "/" + name; }  // what its lineages follow one another in
   agent::ContainerState state = agent::ContainerState::kRunning;
   Memory memory;   // as of `since`, while it runs
   MonoTime since;  // it runs
 };
 
-// Hears what containers do.
+// Hears what containers do. `crashed`: of itself, or with its node; nobody told it to end.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void Started(const std::string& node, const Container& container, bool restored) = 0;
   virtual void Froze(const std::string& node, const Container& container) = 0;
   virtual void Thawed(const std::string& node, const Container& container) = 0;
-  virtual void Ended(const std::string& node, const Container& container) = 0;
+  virtual void Ended(const std::string& node, const Container& container, bool crashed) = 0;
   virtual int64_t NewLineage(const Container& container) = 0;
+  // A restore of it was cut off: whether it ran for a moment nobody can know.
+  virtual void CutOff(const Memory& memory) = 0;
+};
+
+// Time as a node has it: its wall clock may be wrong, and be set right.
+class NodeClock final : public Clock {
+ public:
+  explicit NodeClock(Turns& turns) : turns_(turns) {}
+  MonoTime Mono() const override { return turns_.Mono(); }
+  WallTime Wall() const override { return turns_.Wall() + wrong; }
+  bool WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable_any& cv, MonoTime deadline, std::stop_token stop,
+                 const std::function<bool()>& ready) override {
+    return turns_.WaitUntil(lock, cv, deadline, std::move(stop), ready);
+  }
+  Duration wrong{0};
+
+ private:
+  Turns& turns_;
 };
 
 class Machine final : public agent::Node {
@@ -52,7 +72,15 @@ class Machine final : public agent::Node {
   Machine(Turns& turns, ApiServer& server, Observer& observer, std::string name, std::string folder);
 
   const std::string& name() const { return name_; }
+  NodeClock& clock() { return clock_; }
   agent::Layout layout() const;
+  std::string boot_id() const { return name_ + "-boot-" + std::to_string(boots_); }
+  // Its power goes: every process ends, /run is empty, and what lay on its disk unsynced is as it was, empty, or not there. Until Boot
+  // nothing runs here. Its agent's process must be dead.
+  void LosePower();
+  void Boot() { up_ = true; }
+  bool up() const { return up_; }
+  std::set<std::string> missing_images;  // that cannot be pulled
   // Its agent has died: whatever that process still does, it does to files that nobody reads.
   void NewLife();
   Socket* socket = nullptr;  // null while no agent listens
@@ -78,17 +106,19 @@ class Machine final : public agent::Node {
  private:
   struct Pod {  // as the kubelet has it
     bool wait_created = false, wait_over = false;
-    std::string main;  // its container's id
-    MonoTime next;     // its next try
+    std::map<std::string, std::string> ids;  // of its containers, by name
+    MonoTime next;                           // its next try
   };
   std::string Here(const std::string& path) const;  // a path of an earlier life, as it is now
   void Dump(std::string checkpoint_uid, std::string landing, std::shared_ptr<bool> killed);
   void Freeze(Container& container);
   void Thaw(Container& container);
-  void Kill(Container& container);
+  void Kill(Container& container, bool crashed = false);
+  void DropUnsynced(const std::string& folder);
   void TendPod(const Json& pod);
   bool TendWait(const Json& pod, Pod& state);
-  void StartMain(const Json& pod, Pod& state);
+  void StartContainer(const Json& pod, Pod& state, const std::string& name);
+  bool WaitsForDump(const Container& container) const;
   void EndPod(const Json& pod);
   void Report(const Json& pod, const Pod& state);
   std::string NewId() { return name_ + "-c" + std::to_string(++ids_); }
@@ -96,8 +126,10 @@ class Machine final : public agent::Node {
   Turns& turns_;
   ApiServer& server_;
   Observer& observer_;
+  NodeClock clock_{turns_};
   const std::string name_, folder_;
-  int lives_ = 0, ids_ = 0;
+  int lives_ = 0, ids_ = 0, boots_ = 1;
+  bool up_ = true, kubelet_is_new_ = false;
   std::map<std::string, Container> containers_;
   std::map<std::string, std::shared_ptr<bool>> dumps_;  // that run, by checkpoint: set when it is killed
   std::map<std::string, Pod> pods_;                     // by uid

@@ -1,51 +1,67 @@
-// holdfast-sim [--seed N] [--seeds COUNT] [--drains N] [--faults N] [--story]: plays the simulation from one seed, or from many in a row.
+// holdfast-sim: plays the simulation from one seed, or from many in a row.
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 
 #include "base/clock.h"
-#include "tests/sim/world.h"
+#include "tests/sim/shrink.h"
+
+namespace {
+
+using holdfast::sim::Plan;
+using holdfast::sim::Verdict;
+
+void Report(const Plan& plan, const Verdict& verdict) {
+  std::printf("%s: %s; %d moved, %d cold, %zu faults, %llu turns, %.0f s\n", PlanText(plan).c_str(),
+              verdict.broken.empty() ? "all is well" : "RULES BROKEN", verdict.moved, verdict.cold, verdict.faults.size(),
+              static_cast<unsigned long long>(verdict.turns), std::chrono::duration<double>(verdict.lasted).count());
+  for (const std::string& rule : verdict.broken) std::printf("  %s\n", rule.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace holdfast;  // NOLINT(google-build-using-namespace): a main
-  sim::Plan plan;
+  std::vector<std::string> words;
   uint64_t seeds = 1;
-  bool story = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool more = i + 1 < argc;
-    if (word == "--seed" && more) {
-      plan.seed = std::strtoull(argv[++i], nullptr, 10);
-    } else if (word == "--seeds" && more) {
-      seeds = std::strtoull(argv[++i], nullptr, 10);
-    } else if (word == "--drains" && more) {
-      plan.drains = std::atoi(argv[++i]);
-    } else if (word == "--faults" && more) {
-      plan.faults = std::atof(argv[++i]);
-    } else if (word == "--story") {
-      story = true;
-    } else {
-      std::printf("holdfast-sim [--seed N] [--seeds COUNT] [--drains N, of nodes] [--faults N, in a thousand turns] [--story]\n");
-      return word == "--help" ? 0 : 2;
-    }
+  double minutes = 0;
+  bool story = false, shrink = false;
+  CLI::App app("Plays Holdfast in one process and virtual time (docs/simulation.md).", "holdfast-sim");
+  app.add_option("plan", words, "seed=N nodes=N pods=N drains=N faults=N only=NUMBER,…; the same plan, the same story");
+  app.add_option("--seeds", seeds, "so many, from seed= on");
+  app.add_option("--minutes", minutes, "instead: as many as can be played in that time");
+  app.add_flag("--story", story, "print what happened");
+  app.add_flag("--shrink", shrink, "of the first seed that breaks a rule, find the shortest plan that still does, and print its story");
+  CLI11_PARSE(app, argc, argv);
+  std::string text;
+  for (const std::string& word : words) text += word + " ";
+  std::optional<Plan> read = sim::ParsePlan(text);
+  if (!read) {
+    std::fprintf(stderr, "holdfast-sim: \"%s\" is no plan; see --help\n", text.c_str());
+    return 2;
   }
+  Plan plan = *read;
   const sim::Place place;
   plan.folder = place.folder();
   const MonoTime began = Clock::Real().Mono();
+  auto passed = [&] { return std::chrono::duration<double>(Clock::Real().Mono() - began).count() / 60; };
   int moved = 0, failed = 0;
-  for (uint64_t seed = plan.seed, end = seed + seeds; seed < end; ++seed) {
-    plan.seed = seed;
-    const sim::Verdict verdict = sim::Play(plan);
+  for (uint64_t played = 0; minutes > 0 ? passed() < minutes : played < seeds; ++played, ++plan.seed) {
+    const Verdict verdict = sim::Play(plan);
     moved += verdict.moved;
-    if (story || (!verdict.broken.empty() && seeds == 1)) std::fputs(verdict.story.c_str(), stdout);
-    std::printf("seed %llu: %s; %d moved, %d cold, %d faults, %llu turns, %.0f s\n", static_cast<unsigned long long>(seed),
-                verdict.broken.empty() ? "all is well" : "RULES BROKEN", verdict.moved, verdict.cold, verdict.faults,
-                static_cast<unsigned long long>(verdict.turns), std::chrono::duration<double>(verdict.lasted).count());
-    for (const std::string& rule : verdict.broken) std::printf("  %s\n", rule.c_str());
-    std::fflush(stdout);
     failed += verdict.broken.empty() ? 0 : 1;
+    if (story) std::fputs(verdict.story.c_str(), stdout);
+    Report(plan, verdict);
+    if (verdict.broken.empty() || !shrink) continue;
+    const Plan small = sim::Shrink(plan, verdict, 400, sim::Play, [](const std::string& nearer) {
+      std::printf("  shrunk to %s\n", nearer.c_str());
+      std::fflush(stdout);
+    });
+    const Verdict told = sim::Play(small);
+    std::fputs(told.story.c_str(), stdout);
+    Report(small, told);
+    return 1;
   }
-  const double minutes = std::chrono::duration<double>(Clock::Real().Mono() - began).count() / 60;
-  std::printf("%d moved in %.2f minutes: %.0f a minute; %d seeds with broken rules\n", moved, minutes, moved / minutes, failed);
+  std::printf("%d moved in %.2f minutes: %.0f a minute; %d seeds with broken rules\n", moved, passed(), moved / passed(), failed);
   return failed == 0 ? 0 : 1;
 }

@@ -8,13 +8,13 @@ namespace {
 
 controller::PodWebhookOptions PodWebhooks() { return {.wait_image = "holdfast:1"}; }
 
-controller::EvictionWebhookOptions EvictionWebhooks(const Store& store) {
-  return {.own_username = kControllerUser, .own_namespace = kOwnNamespace, .store_down = [&store] { return !store.reachable; }};
+controller::EvictionWebhookOptions EvictionWebhooks(const Store& store, const Turns& turns) {
+  return {.own_username = kControllerUser, .own_namespace = kOwnNamespace, .store_down = [&] { return store.IsDown(turns.Mono()); }};
 }
 
-controller::Leadership::Options Leading(const Store& store) {
+controller::Leadership::Options Leading(const Store& store, const Turns& turns) {
   controller::Leadership::Options options;
-  options.store_down = [&store] { return !store.reachable; };
+  options.store_down = [&] { return store.IsDown(turns.Mono()); };
   options.workers = 1;  // of each kind: two could wait for one another's mutex, and here that is for ever
   options.ns = kOwnNamespace;
   return options;
@@ -30,10 +30,10 @@ ControllerProcess::ControllerProcess(Turns& turns, std::shared_ptr<Wire> wire, S
       events_(client_, "holdfast-controller", identity, &metrics_.runtime()),
       caches_(client_),
       context_{caches_, client_, events_, turns, [this](const Json& checkpoint) { caches_.checkpoints.Observe(checkpoint); }},
-      leadership_(caches_, context_, metrics_, store, store, Leading(store)),
+      leadership_(caches_, context_, metrics_, store, store, Leading(store, turns)),
       creator_(client_),
       pods_(caches_, PodWebhooks(), turns),
-      evictions_(context_, creator_, EvictionWebhooks(store)) {
+      evictions_(context_, creator_, EvictionWebhooks(store, turns)) {
   main_ = Thread([this](std::stop_token stop) {
     caches_.Start();
     ready_ = turns_.Await([this] { return caches_.synced(); }, MonoTime::max(), stop);
@@ -116,9 +116,11 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
   const agent::Layout layout = machine.layout();
   agent::ExecutorOptions executing;
   executing.node_name = machine.name();
+  executing.boot_id = machine.boot_id();
   executing.admit = [this](int64_t term) { return fence_->Admit(term); };
   executing.ingest = [](const std::string& dir, storage::Session& session, const storage::IngestOptions&) { return Ingest(dir, session); };
-  executor_ = std::make_unique<agent::Executor>(executing, layout, journal_, *hands_, *hands_, stores_, cluster_, metrics_, turns);
+  executor_ =
+      std::make_unique<agent::Executor>(executing, layout, journal_, *hands_, *hands_, stores_, cluster_, metrics_, machine.clock());
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = 4, .timeout = std::chrono::hours(1)};
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::ControllerOptions restoring = checkpointing;
@@ -140,11 +142,12 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
       turns);
   agent::RestorerOptions restore;
   restore.node_name = machine.name();
+  restore.boot_id = machine.boot_id();
   restore.fetch = [](storage::Store& from, const std::string& manifest, const std::string& dir, const storage::IngestOptions&) {
     return Fetch(from, manifest, dir);
   };
   restore.enqueue = [this](const std::string& key) { restores_->Enqueue(key); };
-  restorer_ = std::make_unique<agent::Restorer>(restore, layout, journal_, *hands_, stores_, cluster_, metrics_, turns);
+  restorer_ = std::make_unique<agent::Restorer>(restore, layout, journal_, *hands_, stores_, cluster_, metrics_, machine.clock());
 
   for (const std::string& uid : executor_->Recover().value_or({})) checkpoints_->Enqueue(uid);
   for (const std::string& key : restorer_->Recover()) restores_->EnqueueAfter(key, std::chrono::seconds(1));
@@ -160,7 +163,7 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
                                                 return uid ? Uids{*uid} : Uids{};
                                               }})));
   restores_->AddSource(at_once(kube::Watch(cluster_.pods(), *restores_)));
-  warden_ = std::make_unique<agent::Warden>(agent::WardenOptions{.node_name = machine.name()}, layout, *hands_, cluster_, turns);
+  warden_ = std::make_unique<agent::Warden>(agent::WardenOptions{.node_name = machine.name()}, layout, *hands_, cluster_, machine.clock());
   watching_ = Thread([this](std::stop_token stop) { warden_->Run(stop); });
   machine_.socket = this;
   (void)checkpoints_->Start();

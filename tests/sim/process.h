@@ -13,13 +13,14 @@
 #include "controller/eviction_webhook.h"
 #include "controller/leadership.h"
 #include "controller/pod_webhook.h"
+#include "tests/sim/kubernetes.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/store.h"
 #include "tests/sim/wire.h"
 
 namespace holdfast::sim {
 
-inline constexpr char kOwnNamespace[] = "holdfast-system", kControllerUser[] = "system:serviceaccount:holdfast-system:holdfast-controller";
+inline constexpr char kControllerUser[] = "system:serviceaccount:holdfast-system:holdfast-controller";
 
 // holdfast-controller (controller/app.cc), one replica.
 class ControllerProcess {

@@ -71,14 +71,15 @@ class Rules : public ::testing::Test {
     return rules;
   }
   using Names = std::vector<std::string>;
-  Judge judge_{[](const std::string&) {}};
+  std::string stored_;
+  Judge judge_{[](const std::string&) {}, [this](const std::string&, const Memory&) { return stored_; }};
 };
 
 TEST_F(Rules, AreKeptByAMove) {
   Container a = First();
   a.memory.count = 5;
   judge_.Froze("n1", a);
-  judge_.Ended("n1", a);
+  judge_.Ended("n1", a, false);
   judge_.Started("n2", Of("b", a.memory.lineage, 5), true);
   EXPECT_EQ(Broken(), Names());
 }
@@ -101,13 +102,13 @@ TEST_F(Rules, SeeTheOldOneThawedBesideItsSuccessor) {
 TEST_F(Rules, SeeAStateThatGoesBack) {
   Container a = First();
   a.memory.count = 9;
-  judge_.Ended("n1", a);
+  judge_.Ended("n1", a, false);
   judge_.Started("n2", Of("b", a.memory.lineage, 5), true);
   EXPECT_EQ(Broken(), Names({"CountRepeated"}));
 }
 
 TEST_F(Rules, SeeAColdStartThatNobodyTells) {
-  judge_.Ended("n1", First());
+  judge_.Ended("n1", First(), false);
   Container b = Of("b", 0, 0);
   b.memory.lineage = judge_.NewLineage(b);
   judge_.Started("n2", b, false);
@@ -115,7 +116,7 @@ TEST_F(Rules, SeeAColdStartThatNobodyTells) {
 }
 
 TEST_F(Rules, TakeAColdStartThatAnEventTells) {
-  judge_.Ended("n1", First());
+  judge_.Ended("n1", First(), false);
   Container b = Of("b", 0, 0);
   b.memory.lineage = judge_.NewLineage(b);
   judge_.Started("n2", b, false);

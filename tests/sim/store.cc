@@ -55,7 +55,7 @@ class Store::Session final : public storage::Session {
   const std::array<uint8_t, 32> key_{};
 };
 
-Status Store::Reached() const { return reachable ? Status::Ok() : Status(Code::kUnavailable, "the store does not answer"); }
+Status Store::Reached() const { return reachable() ? Status::Ok() : Status(Code::kUnavailable, "the store does not answer"); }
 
 Result<std::unique_ptr<storage::Session>> Store::OpenSession(const std::string& id, const std::string& ns) {
   HF_RETURN_IF_ERROR(Reached());
@@ -117,6 +117,20 @@ Result<reconcilers::checkpoint::Content> Store::Read(const std::string& manifest
 Status Store::Delete(const std::string& store, const std::string& manifest_id, int64_t, std::stop_token) {
   if (!store.empty() && store != api::kDefaultStore) return {Code::kNotFound, "no store " + store};
   return Delete(manifest_id);
+}
+
+std::string Store::FileOf(const std::string& manifest, const std::string& path) const {
+  const auto found = manifests_.find(manifest);
+  if (found == manifests_.end()) return "";
+  std::string content;
+  for (const storage::FileEntry& file : found->second.files) {
+    if (file.path != path) continue;
+    for (const storage::SegmentRef& segment : file.segments) {
+      const auto part = segments_.find(segment.id);
+      content += part == segments_.end() ? "" : part->second;
+    }
+  }
+  return content;
 }
 
 std::map<std::string, Result<reconcilers::checkpoint::Damages>> Store::Damaged(std::stop_token) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "base/clock.h"
 #include "reconcilers/checkpoint/contents.h"
 #include "reconcilers/restorepolicy/retainer.h"
 #include "storage/store.h"
@@ -14,7 +16,11 @@ namespace holdfast::sim {
 
 class Store final : public storage::Store, public reconcilers::checkpoint::Contents, public reconcilers::restorepolicy::VolumeMeter {
  public:
-  bool reachable = true;
+  bool reachable() const { return !away_since_; }
+  void Away(MonoTime now) { away_since_ = now; }
+  void Back() { away_since_.reset(); }
+  // As its clients hold it to be (StoreClient).
+  bool IsDown(MonoTime now) const { return away_since_ && now - *away_since_ >= std::chrono::seconds(30); }
 
   Result<std::unique_ptr<storage::Session>> OpenSession(const std::string& id, const std::string& ns) override;
   Result<storage::SessionState> StateOf(const std::string& id) override;
@@ -28,11 +34,14 @@ class Store final : public storage::Store, public reconcilers::checkpoint::Conte
   std::map<std::string, Result<reconcilers::checkpoint::Damages>> Damaged(std::stop_token stop) override;
   std::map<std::string, Result<reconcilers::restorepolicy::VolumeUse>> Use(std::stop_token stop) override;
 
+  // What a committed checkpoint has of a file; empty: nothing.
+  std::string FileOf(const std::string& manifest, const std::string& path) const;
   size_t manifests() const { return manifests_.size(); }
 
  private:
   class Session;
   Status Reached() const;
+  std::optional<MonoTime> away_since_;
   std::map<std::string, storage::SessionState> sessions_;
   std::map<std::string, storage::Manifest> manifests_;
   std::map<storage::SegmentId, std::string> segments_;

@@ -483,7 +483,7 @@ class RuntimeTest(unittest.TestCase):
 
     def test_containers_of_a_pod_with_a_final_checkpoint_are_not_created(self):
         new = self.pod("new", NEW)
-        put(f"{RUN}/pods/{new.sandbox.uid}.json", {"checkpoint_uid": "ck1"})
+        put(f"/var/lib/holdfast/pods/{new.sandbox.uid}.json", {"checkpoint_uid": "ck1"})
         self.assertNotEqual(new.create(check=False), 0)
         self.assertIn("final checkpoint", read(new.log))
 

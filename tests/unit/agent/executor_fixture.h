@@ -131,7 +131,7 @@ class ExecutorTest : public ::testing::Test {
   void ExpectNothingLeft() {
     using ::testing::IsEmpty;
     EXPECT_THAT(*ListDir(layout.Containers()), IsEmpty());
-    EXPECT_THAT(*ListDir(layout.run + "/pods"), IsEmpty());
+    EXPECT_THAT(*ListDir(layout.Pods()), IsEmpty());
     EXPECT_THAT(*ListDir(layout.state + "/landing"), IsEmpty());
     EXPECT_THAT(ListDir(layout.Memory() + "/landing").value_or({}), IsEmpty());
     EXPECT_THAT(*ListDir(layout.JournalFolder()), IsEmpty());

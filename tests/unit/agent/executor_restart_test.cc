@@ -99,7 +99,7 @@ TEST_F(ExecutorTest, AFrozenContainerThatNoJournalClaimsIsThawedAtTheStart) {
   EXPECT_THAT(*uids, IsEmpty());
   EXPECT_FALSE(Frozen());
   EXPECT_THAT(*ListDir(layout.Containers()), IsEmpty());
-  EXPECT_THAT(*ListDir(layout.run + "/pods"), IsEmpty());
+  EXPECT_THAT(*ListDir(layout.Pods()), IsEmpty());
 }
 
 TEST_F(ExecutorTest, WhatADamagedJournalEntryFrozeStaysFrozen) {

@@ -46,7 +46,7 @@ class Verbs : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(unshare(CLONE_NEWNS), 0) << "these tests need root";
     ASSERT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-    for (const char* path : {"run/containers", "run/pods", "run/restored", "run/signalled", "install/bin", "install/criu", "freezer",
+    for (const char* path : {"run/containers", "state/pods", "run/restored", "run/signalled", "install/bin", "install/criu", "freezer",
                              "root/c1", "tasks/c1/rootfs", "landing", "volume"}) {
       ASSERT_TRUE(MakeDirs(dir_ / path).ok());
     }
@@ -106,7 +106,7 @@ class Verbs : public testing::Test {
         places::Program("holdfast-runc"), "--root", dir_ / "root", "--log", dir_ / "log.json", "--log-format", "json"};
     argv.insert(argv.end(), args.begin(), args.end());
     ProcessOptions options;
-    options.env = {"HOLDFAST_RUNC_REAL=" + (dir_ / "runc"), "HOLDFAST_RUN_DIR=" + (dir_ / "run"),
+    options.env = {"HOLDFAST_RUNC_REAL=" + (dir_ / "runc"), "HOLDFAST_RUN_DIR=" + (dir_ / "run"), "HOLDFAST_STATE_DIR=" + (dir_ / "state"),
                    "HOLDFAST_INSTALL_DIR=" + (dir_ / "install"), "FAKE=" + dir_.path()};
     Result<ProcessResult> result = RunProcess(argv, options);
     EXPECT_TRUE(result.ok());
@@ -278,7 +278,7 @@ TEST_F(Verbs, SandboxesAreLeftAlone) {
 }
 
 TEST_F(Verbs, NothingIsCreatedInAPodWithAFinalCheckpoint) {
-  Put("run/pods/pod.json", "{}");
+  Put("state/pods/pod.json", "{}");
   EXPECT_EQ(Call({"create", "--bundle", dir_ / "tasks/c1", "c1"}), 1);
   EXPECT_NE(LoggedError().find("default/web-0 has a final checkpoint"), std::string::npos) << LoggedError();
   EXPECT_EQ(Calls(), "");

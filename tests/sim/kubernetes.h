@@ -1,0 +1,42 @@
+// The parts of Kubernetes beside the API server and the kubelets (machine.h): workloads, their controllers, the scheduler, and the people
+// who use kubectl. Simpler than the real ones: docs/simulation.md.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/sim/api_server.h"
+#include "tests/sim/turns.h"
+
+namespace holdfast::sim {
+
+inline constexpr char kUserNamespace[] = "default", kOwnNamespace[] = "holdfast-system";
+
+class Kubernetes {
+ public:
+  using Tell = std::function<void(const std::string&)>;
+  Kubernetes(Turns& turns, ApiServer& server, Tell tell) : turns_(turns), server_(server), tell_(std::move(tell)) {}
+
+  void MakeNode(const std::string& name);
+  // `count` Deployments of one pod; of two containers, "main" and "side", where `two(i)` says so.
+  void MakeWorkloads(int count, const std::function<bool(int)>& two);
+  // One look of the controllers and of the scheduler at everything.
+  void Look();
+  // kubectl drain, then uncordon. On a fiber; returns when the node is in use again, or `closing` says so.
+  void Drain(const std::string& node, const bool& closing);
+  // kubectl delete pod, with its grace or --force.
+  void DeletePod(const std::string& name, bool force);
+  std::vector<std::string> PodNames() const;  // that have a node
+
+ private:
+  void Replicate(const Json& replica_set);
+  void Schedule(const Json& pod);
+  void Cordon(const std::string& node, bool cordoned);
+
+  Turns& turns_;
+  ApiServer& server_;
+  const Tell tell_;
+};
+
+}  // namespace holdfast::sim
