@@ -11,6 +11,7 @@
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
 #include "runtime/mounts.h"
+#include "runtime/own_files.h"
 #include "runtime/processor.h"
 #include "runtime/runc.h"
 #include "runtime/spec.h"
@@ -32,9 +33,8 @@ Result<uint64_t> BytesOf(const Node& node, const std::string& root, const std::s
   uint64_t bytes = MemoryOf(pids);
   std::vector<std::string> folders;
   if (!upper.empty()) folders.push_back(upper);
-  for (const Spec::Mount& mount : spec.Mounts()) {
-    if (mount.destination == "/dev/shm" && mount.source.starts_with('/') && mount.source != "/dev/shm") folders.push_back(mount.source);
-  }
+  HF_ASSIGN_OR_RETURN(std::string shm, SandboxShm(spec.identity().sandbox_id));
+  if (!shm.empty()) folders.push_back(std::move(shm));
   for (const std::string& folder : folders) {
     HF_ASSIGN_OR_RETURN(uint64_t files, FilesOf(folder, until));
     bytes += files;

@@ -85,6 +85,106 @@ TEST(Tree, ASparseFileStaysSparse) {
   close(fd);
 }
 
+// A file system of its own, in memory.
+class Memory {
+ public:
+  explicit Memory(const std::string& path) : path_(path) {
+    EXPECT_TRUE(MakeDirs(path).ok());
+    EXPECT_EQ(unshare(CLONE_NEWNS), 0) << "these tests need root";
+    EXPECT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    EXPECT_EQ(mount("tmpfs", path.c_str(), "tmpfs", 0, "size=64m"), 0);
+  }
+  ~Memory() { umount2(path_.c_str(), MNT_DETACH); }
+
+ private:
+  const std::string path_;
+};
+
+// Hole 20: it took almost endless calls, one for each MiB of nothing.
+TEST(Tree, AFileOfExbibytesCostsWhatIsInIt) {
+  TempDir dir;
+  Memory from(dir / "from"), to(dir / "to");
+  constexpr off_t kSize = off_t{7} << 60;
+  const int fd = open((dir / "from/vast").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(ftruncate(fd, kSize), 0);
+  ASSERT_EQ(pwrite(fd, "begin", 5, 0), 5);
+  ASSERT_EQ(pwrite(fd, "middle", 6, kSize / 2), 6);
+  ASSERT_EQ(pwrite(fd, "end", 3, kSize - 3), 3);
+  close(fd);
+  Status archived = ArchiveTree(dir / "from", dir / "a.tar");
+  ASSERT_TRUE(archived.ok()) << archived.message();
+  EXPECT_LT(Look(dir / "a.tar").st_size, 1 << 20);
+  Status extracted = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(extracted.ok()) << extracted.message();
+  EXPECT_EQ(Look(dir / "to/vast").st_size, kSize);
+  const int back = open((dir / "to/vast").c_str(), O_RDONLY);
+  char text[8] = {};
+  EXPECT_EQ(pread(back, text, 6, kSize / 2), 6);
+  EXPECT_STREQ(text, "middle");
+  EXPECT_EQ(pread(back, text, 6, kSize - 3), 3);
+  EXPECT_EQ(std::string(text, 3), "end");
+  close(back);
+}
+
+// Hole 20: the archive had no deadline.
+TEST(Tree, ADeadlineEndsItAndLeavesNothing) {
+  TempDir dir;
+  ASSERT_TRUE(MakeDirs(dir / "from").ok());
+  Write(dir / "from/file", "content");
+  Status late = ArchiveTree(dir / "from", dir / "a.tar", Clock::Real().Mono());
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded) << late.message();
+  EXPECT_FALSE(Exists(dir / "a.tar"));
+  EXPECT_TRUE(ArchiveTree(dir / "from", dir / "a.tar", Clock::Real().Mono() + std::chrono::hours(1)).ok());
+}
+
+TEST(Tree, NamesAreBytesAndMayBeLong) {
+  TempDir dir;
+  std::string deep = dir / "from";
+  const std::string folder(200, 'f');
+  for (int level = 0; level < 3; ++level) deep += "/" + folder;
+  ASSERT_TRUE(MakeDirs(deep).ok());
+  ASSERT_TRUE(MakeDirs(dir / "to").ok());
+  const std::vector<std::string> names = {"\xff\xfe no UTF-8", "caf\xc3\xa9", "new\nline", std::string(250, 'n')};
+  for (const std::string& name : names) Write(deep + "/" + name.substr(0, 240), name);
+  ASSERT_EQ(symlink(std::string(3000, 't').c_str(), (deep + "/link").c_str()), 0);
+  ASSERT_EQ(link((deep + "/caf\xc3\xa9").c_str(), (deep + "/caf\xc3\xa9 again").c_str()), 0);
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  deep = dir / "to";
+  for (int level = 0; level < 3; ++level) deep += "/" + folder;
+  for (const std::string& name : names) EXPECT_EQ(ReadFile(deep + "/" + name.substr(0, 240)).value_or("(none)"), name);
+  char target[4096];
+  EXPECT_EQ(readlink((deep + "/link").c_str(), target, sizeof target), 3000);
+  EXPECT_EQ(Look(deep + "/caf\xc3\xa9").st_ino, Look(deep + "/caf\xc3\xa9 again").st_ino);
+}
+
+TEST(Tree, AccessListsComeBackAndAreNotInherited) {
+  TempDir dir;
+  Memory from(dir / "from"), to(dir / "to");
+  // Version 2; user::rwx user:1234:rw- group::r-x mask::rwx other::---
+  const std::string acl(
+      "\x02\0\0\0"
+      "\x01\0\x07\0\xff\xff\xff\xff"
+      "\x02\0\x06\0\xd2\x04\0\0"
+      "\x04\0\x05\0\xff\xff\xff\xff"
+      "\x10\0\x07\0\xff\xff\xff\xff"
+      "\x20\0\0\0\xff\xff\xff\xff",
+      44);
+  ASSERT_TRUE(MakeDirs(dir / "from/folder").ok());
+  Write(dir / "from/folder/plain", "none");
+  Write(dir / "from/listed", "one");
+  ASSERT_EQ(setxattr((dir / "from/listed").c_str(), "system.posix_acl_access", acl.data(), acl.size(), 0), 0);
+  ASSERT_EQ(setxattr((dir / "from/folder").c_str(), "system.posix_acl_default", acl.data(), acl.size(), 0), 0);
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  ASSERT_TRUE(ExtractTree(dir / "a.tar", dir / "to").ok());
+  EXPECT_EQ(Attribute(dir / "to/listed", "system.posix_acl_access"), acl);
+  EXPECT_EQ(Look(dir / "to/listed").st_mode, Look(dir / "from/listed").st_mode);
+  EXPECT_EQ(Attribute(dir / "to/folder", "system.posix_acl_default"), acl);
+  EXPECT_EQ(Attribute(dir / "to/folder/plain", "system.posix_acl_access"), "(none)");
+  EXPECT_EQ(Look(dir / "to/folder/plain").st_mode, Look(dir / "from/folder/plain").st_mode);
+}
+
 // A container's overlay on two nodes, over the same image.
 class Upper : public testing::Test {
  protected:
