@@ -1,5 +1,5 @@
 """holdfast-runc with the real runc and CRIU, without Kubernetes: what containerd would call, by hand. Run by node.sh."""
-import json, os, signal, socket, subprocess, sys, threading, time, unittest
+import json, os, shutil, signal, socket, subprocess, sys, threading, time, unittest
 
 WRAPPER = "/opt/holdfast/bin/holdfast-runc"
 ROOT, TASKS, RUN = "/run/runc-test", "/run/tasks", "/run/holdfast"
@@ -76,7 +76,7 @@ class Sandbox:
         enter = ["nsenter", "--net=" + self.ns + "net", "ip"]
         sh(*enter, "addr", "add", ip + "/24", "dev", "eth0")
         sh(*enter, "link", "set", "eth0", "up")
-        self.shm = f"/run/shm-{name}"
+        self.shm = f"/run/sandboxes/sb-{name}/shm"
         os.makedirs(self.shm)
         sh("mount", "-t", "tmpfs", "tmpfs", self.shm)
 
@@ -87,11 +87,11 @@ class Sandbox:
 
 
 class Container:
-    def __init__(self, sandbox, id, annotations=None, name="main", port=7000):
+    def __init__(self, sandbox, id, annotations=None, name="main", port=7000, args=None):
         self.sandbox, self.id, self.bundle = sandbox, id, f"{TASKS}/{id}"
         self.log = self.bundle + "/log.json"
         self.rootfs = self.bundle + "/rootfs"
-        self.volume = f"/data/volume-{sandbox.name}"
+        self.volume = f"/data/pods/{sandbox.uid}/volumes/kubernetes.io~empty-dir/data"
         base = f"/data/snapshots/{id}"
         for d in (self.rootfs, self.volume, base + "/fs", base + "/work"):
             os.makedirs(d, exist_ok=True)
@@ -101,7 +101,7 @@ class Container:
         notes.update(annotations or {})
         caps = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETUID", "CAP_SETGID"]
         spec = {"ociVersion": "1.1.0", "hostname": "", "annotations": notes, "root": {"path": "rootfs"},
-                "process": {"args": ["/counter", sandbox.ip, WITNESS, "9000", str(MIB), str(port)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
+                "process": {"args": args or ["/counter", sandbox.ip, WITNESS, "9000", str(MIB), str(port)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
                             "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
                 "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
                            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
@@ -165,7 +165,7 @@ class Container:
 
     def delete(self):
         self.call("delete", "--force", self.id, check=False)
-        subprocess.run(["umount", "-l", self.rootfs])
+        subprocess.run(["umount", "-l", self.rootfs], stderr=subprocess.DEVNULL)  # deleted already
 
 
 class Line:
@@ -393,6 +393,56 @@ class RuntimeTest(unittest.TestCase):
             self.assertEqual(lines[-1].fields["udp"], NEW)
             self.assertEqual(os.listdir(new[0].volume), [])
         print(f"\ntwo containers: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
+
+    def test_a_sidecar_that_swaps_folders_for_links_reads_and_writes_nothing_of_the_node(self):
+        """Hole 1: a container that no checkpoint holds races with the dump of another, and with its restore in a new pod."""
+        host, canary = f"/data/host{self.n}", "canary: of the node"
+        os.makedirs(host + "/deep")
+        for f in ("/file", "/deep/file"):
+            write(host + f, canary)
+        look = lambda: [(f, os.lstat(f).st_ctime_ns, sorted(os.listdir(f)) if os.path.isdir(f) else read(f)) for f in (host, host + "/file", host + "/deep", host + "/deep/file")]
+        before = look()
+
+        def racer(pod, id):
+            side = Container(pod.sandbox, id, name="side", args=["/counter", "race", "/data", host])
+            self.addCleanup(side.delete)
+            side.create()
+            side.start()
+            side.wait_lines(1)
+            return side
+
+        old = self.run_old()
+        for folder in ("/folder", "/folder/deep"):
+            os.makedirs(old.volume + folder)
+            write(old.volume + folder + "/file", "of the pod")
+        side = racer(old, f"side{self.n}-c")
+        for final in [False, False, True]:
+            landing = f"/data/landing{self.n}-{time.monotonic_ns()}"
+            os.makedirs(landing)
+            request(landing, old, final=final)
+            done, result = dump(landing)
+            self.assertTrue(result["ok"], result)
+            with open(landing + "/volumes/data.tar", "rb") as f:
+                self.assertNotIn(canary.encode(), f.read())
+            self.assertEqual(side.status(), "running", "it is left frozen")
+        side.wait_lines(len(side.lines()) + 2)
+        old.call("kill", old.id, "15")
+        old.sandbox.end()
+        for attempt in range(2):
+            new = self.restored_pod(landing)
+            racer(new, f"sidenew{self.n}-{attempt}")
+            new.create()
+            self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+            self.assertEqual(read(new.volume + "/kept"), "volume")
+            new.start()
+            new.wait_lines(3)
+            new.delete()
+            new.sandbox.end()
+            os.unlink(landing + "/main/restored")
+            shutil.rmtree(landing + "/main/restore")
+            RuntimeTest.serial += 1
+            self.n = RuntimeTest.serial
+        self.assertEqual(look(), before)
 
     def test_a_dump_that_is_not_final_leaves_it_running(self):
         old = self.run_old()
