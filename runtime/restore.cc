@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "runtime/cgroup_view.h"
 #include "runtime/criu_images.h"
 #include "runtime/criu_log.h"
 #include "runtime/dump.h"
@@ -103,6 +104,7 @@ class Restore {
     HF_RETURN_IF_ERROR(WriteFileAtomically(from_ + "/" + kTrying, line_.Id()));
     HF_FAULT_POINT("runtime.before_restore");
     Status status = RunRestore();
+    if (status.ok()) MendView();
     HF_FAULT_POINT("runtime.after_restore");
     if (status.ok() && has_gpu_) status = GpuIsBack();
     if (status.ok()) status = Settle(addresses);
@@ -218,6 +220,12 @@ class Restore {
     if (why.empty()) why = LastLogError(work_ + "/runc.log");
     if (!code.ok()) return Status(code.status().code(), code.status().message() + (why.empty() ? "" : ": " + why));
     return Status(Code::kInternal, "CRIU: " + (why.empty() ? "runc restore ended with " + std::to_string(*code) + " and no reason" : why));
+  }
+
+  // At once: it runs. A process that sees a wrong limit is better than none.
+  void MendView() {
+    Status mended = MendCgroupView(runc_.Root(), line_.Id(), spec_);
+    if (!mended.ok()) LogWarning("a restored container does not see its own cgroups", {{"error", mended.message()}});
   }
 
   Status Settle(OldAddresses& addresses) {

@@ -87,7 +87,7 @@ class Sandbox:
 
 
 class Container:
-    def __init__(self, sandbox, id, annotations=None, name="main", port=7000, args=None):
+    def __init__(self, sandbox, id, annotations=None, name="main", port=7000, args=None, memory=0):
         self.sandbox, self.id, self.bundle = sandbox, id, f"{TASKS}/{id}"
         self.log = self.bundle + "/log.json"
         self.rootfs = self.bundle + "/rootfs"
@@ -111,6 +111,10 @@ class Container:
                           "namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc", "path": sandbox.ns + "ipc"}, {"type": "uts", "path": sandbox.ns + "uts"},
                                          {"type": "network", "path": sandbox.ns + "net"}]}}
         del spec["hostname"]
+        if memory:  # as containerd has it: a view of the container's own cgroups
+            spec["mounts"] += [{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"]},
+                               {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["nosuid", "noexec", "nodev", "relatime", "ro"]}]
+            spec["linux"]["resources"]["memory"] = {"limit": memory}
         with open(self.bundle + "/config.json", "w") as f:
             json.dump(spec, f)
         self.out = f"/data/{id}.log"
@@ -232,10 +236,10 @@ class RuntimeTest(unittest.TestCase):
         RuntimeTest.serial += 1
         self.n, self.agent.asked, self.agent.answers = RuntimeTest.serial, [], {}
 
-    def pod(self, name, ip, annotations=None, container="main"):
+    def pod(self, name, ip, annotations=None, container="main", **more):
         sandbox = Sandbox(f"{name}{self.n}", ip)
         self.addCleanup(sandbox.end)
-        c = Container(sandbox, f"{name}{self.n}-c", annotations, container)
+        c = Container(sandbox, f"{name}{self.n}-c", annotations, container, **more)
         self.addCleanup(c.delete)
         return c
 
@@ -244,8 +248,8 @@ class RuntimeTest(unittest.TestCase):
         os.makedirs(path)
         return path
 
-    def run_old(self):
-        old = self.pod("old", OLD)
+    def run_old(self, **more):
+        old = self.pod("old", OLD, **more)
         write(old.volume + "/kept", "volume")
         old.create()
         old.start()
@@ -259,8 +263,8 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, (done.stderr, result))
         return landing, result
 
-    def restored_pod(self, landing):
-        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"})
+    def restored_pod(self, landing, **more):
+        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"}, **more)
         self.agent.answers = {"create": {"action": "restore", "dir": landing, "container": "main", "first": True, "volumes": [{"name": "data", "path": new.volume}]},
                               "restored": {"action": "cold"}}
         return new
@@ -344,6 +348,50 @@ class RuntimeTest(unittest.TestCase):
         self.assertTrue(result["ok"], result)
         written = result["memory_bytes"] + result["files_bytes"]
         self.assertTrue(0.9 * written < estimate < 1.3 * written + (8 << 20), f"estimated {estimate}, written {written}")
+
+    def test_a_restored_container_sees_its_own_cgroups(self):
+        """Hole 22: they were those in which CRIU had run, so a program that read its memory limit saw none. Twice: what is mended is dumped again."""
+        limit = (MIB + 86) << 20
+        old = self.run_old(memory=limit)
+
+        def view(c):
+            pid = read(c.bundle + "/init.pid").strip()
+            own = dict(line.split(":", 2)[1:] for line in read(f"/proc/{pid}/cgroup").splitlines())
+            seen = []
+            for line in read(f"/proc/{pid}/mountinfo").splitlines():
+                fields, (kind, _, options) = line.split(" - ")[0].split(), line.split(" - ")[1].split()
+                if kind not in ("cgroup", "cgroup2"):
+                    continue
+                mine = [path for name, path in own.items() if kind == "cgroup2" and not name or name and set(name.split(",")) <= set(options.split(","))]
+                self.assertEqual([fields[3]], mine, f"{c.id}: {line}")
+                seen.append((fields[4], sorted(fields[5].split(","))))
+            for file in ("memory/memory.limit_in_bytes", "memory.max"):
+                path = f"/proc/{pid}/root/sys/fs/cgroup/{file}"
+                if os.path.exists(path):
+                    self.assertEqual(int(read(path)), limit)
+            return sorted(seen)
+
+        first = view(old)
+        self.assertTrue(first)
+        for move in range(2):
+            landing = f"/data/landing{self.n}"
+            os.makedirs(landing)
+            request(landing, old, final=True)
+            done, result = dump(landing)
+            self.assertTrue(result["ok"], result)
+            old.call("kill", old.id, "15")
+            old.wait_stopped()
+            old.call("delete", old.id)
+            old.sandbox.end()
+            RuntimeTest.serial += 1
+            self.n = RuntimeTest.serial
+            new = self.restored_pod(landing, memory=limit)
+            new.create()
+            self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+            new.start()
+            new.wait_lines(3)
+            self.assertEqual(view(new), first)
+            old = new
 
     def test_where_all_connections_are_to_be_closed_the_program_sees_that_they_are(self):
         old = self.run_old()
