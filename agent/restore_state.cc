@@ -38,7 +38,8 @@ bool MayTryAgain(const RestoreState& state, const RestoreContainer& c) {
   return state.options.on_failure == api::OnFailure::kRetry || c.attempts < state.options.attempts;
 }
 
-// While containers are still to be restored, whatever starts beside them finds the pod's volumes filled (runtime/volumes.h).
+// While containers are still to be restored, whatever starts beside them finds the pod's volumes filled (runtime/volumes.h). Nothing of the
+// pod runs in an init container that is skipped.
 void AddVolumes(const RestoreState& state, const kube::Pod& pod, const Layout& layout, const std::string& container,
                 runtime::CreateAnswer* answer) {
   answer->more = false;
@@ -47,7 +48,8 @@ void AddVolumes(const RestoreState& state, const kube::Pod& pod, const Layout& l
     if (name != container && (c.state == ContainerRestore::kPending || c.state == ContainerRestore::kTrying)) answer->more = true;
     if (c.state == ContainerRestore::kRestored) answer->first = false;
   }
-  if (answer->action != "restore" && (!answer->more || state.phase != RestoreState::Phase::kReady)) return;
+  const bool beside = answer->action == "cold" && answer->more && state.phase == RestoreState::Phase::kReady;
+  if (answer->action != "restore" && !beside) return;
   answer->dir = layout.RestoreFolder(state.pod_uid);
   for (const kube::Volume& volume : pod.volumes) {
     if (volume.type == "emptyDir" && std::find(state.volumes.begin(), state.volumes.end(), volume.name) != state.volumes.end()) {
@@ -241,7 +243,7 @@ CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
                             const Layout& layout) {
   CreateDecision decision = Decide(state, pod, question, previous_restored);
-  if (decision.answer && decision.answer->action != "refuse") AddVolumes(state, pod, layout, question.container, &*decision.answer);
+  if (decision.answer) AddVolumes(state, pod, layout, question.container, &*decision.answer);
   return decision;
 }
 

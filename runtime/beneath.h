@@ -43,7 +43,7 @@ Result<Fd> OpenTop(const std::string& dir);
 // `name`, a single one, in `folder`; not ok with errno set when it cannot be opened: ELOOP for a link (not with O_PATH | O_NOFOLLOW, which
 // opens the link itself), EXDEV for what is mounted there, ENOTDIR with O_DIRECTORY for what is no folder.
 Fd OpenIn(int folder, const std::string& name, int flags, mode_t mode = 0);
-// The names in it, sorted. `folder` is not O_PATH.
+// The names in it, sorted.
 Result<std::vector<std::string>> NamesIn(int folder, const std::string& path);
 
 // Removes `name` with all that is below it, what is mounted there excepted: kFailedPrecondition. OK when there is none. `path`: for errors.

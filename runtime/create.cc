@@ -44,12 +44,13 @@ class Creation {
     // A pod that waits for its state must not lose it to a restart of the agent: the kubelet tries again.
     if (!answer.ok()) return ReportError(line_, "not created, will be tried again: " + answer.status().message());
     if (answer->action == "restore") return FromCheckpoint(*answer);
-    if (answer->action == "cold" || answer->action == "skip") {
+    if (answer->action == "skip") return Skip();
+    if (answer->action == "cold") {
       Status filled = FillFirst(node_, runc_, spec_, *answer);
       // The restore that comes after this one fills them, or says what is wrong with them.
       if (!filled.ok())
-        LogWarning("starts before the volumes of its pod are filled", {{"container", who_.container}, {"error", filled.message()}});
-      return answer->action == "cold" ? ColdAfterTries() : Skip();
+        LogWarning("starts before its pod's volumes are filled", {{"container", who_.container}, {"error", filled.message()}});
+      return ColdAfterTries();
     }
     return ReportError(line_, answer->reason.empty() ? "the agent refuses container " + who_.container : answer->reason);
   }

@@ -85,7 +85,7 @@ struct DumpRequest {
 struct DumpResult {
   bool ok = false;
   std::string reason;      // Completed | DumpFailed | Unsupported (found before the freeze) | Deadline | PodGone
-  std::string message;     // for people: CRIU's telling lines when it failed
+  std::string message;     // for people: CRIU's telling lines when it failed; else which containers ran on while files were read, and why
   bool no_space = false;   // not ok, and the landing folder's file system was full
   int64_t frozen_ms = 0;   // pause to thaw; final: pause to dumped
   int64_t dump_ms = 0;     // CRIU alone
@@ -110,7 +110,7 @@ struct CreateQuestion {
 struct CreateAnswer {
   std::string action;     // restore | cold | refuse | skip (an init container of a restored pod: ends at once with success)
   std::string reason;     // for cold and refuse
-  std::string dir;        // restore: a checkpoint's folder; cold, skip: the same, when others of the pod are still to be restored from it
+  std::string dir;        // restore: a checkpoint's folder; cold: the same, when others of the pod are still to be restored from it
   std::string container;  // restore: folder in it
   std::string established = "KeepLoopback";  // KeepLoopback | CloseAll
   bool first = false;                        // nothing of the pod was restored yet: volumes and /dev/shm are put back (volumes.h)

@@ -745,13 +745,13 @@ TEST(DecideCreate, WhatStartsBesideARestoreFindsTheVolumesFilled) {
   state.volumes = {"data"};
   state.phase = RestoreState::Phase::kReady;
   const Layout layout;
-  for (const char* name : {"setup", "left-out", "debugger"}) {
+  for (const char* name : {"left-out", "debugger"}) {
     runtime::CreateQuestion question;
     question.container = name;
     question.container_id = "c1";
     state.containers = {{"main", {}}};
     runtime::CreateAnswer answer = *DecideCreate(state, pod, question, false, layout).answer;
-    EXPECT_NE(answer.action, "restore");
+    EXPECT_EQ(answer.action, "cold");
     EXPECT_TRUE(answer.first && answer.more) << name;
     EXPECT_EQ(answer.dir, layout.RestoreFolder("u1")) << name;
     ASSERT_EQ(answer.volumes.size(), 1U) << name;
@@ -762,6 +762,12 @@ TEST(DecideCreate, WhatStartsBesideARestoreFindsTheVolumesFilled) {
     EXPECT_EQ(answer.dir, "") << name;
     EXPECT_TRUE(runtime::CreateAnswer::FromJson(answer.ToJson()).ok());
   }
+  runtime::CreateQuestion setup;
+  setup.container = "setup";
+  state.containers = {{"main", {}}};
+  const runtime::CreateAnswer skipped = *DecideCreate(state, pod, setup, false, layout).answer;
+  EXPECT_EQ(skipped.action, "skip");
+  EXPECT_EQ(skipped.dir, "") << "nothing of the pod runs in it: a try that fails may still fill them anew";
 }
 
 TEST(DecideCreate, EachContainerIsToldWhetherOthersAreStillToCome) {
