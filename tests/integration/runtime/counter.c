@@ -4,7 +4,7 @@
  * where the hash is of the touched memory.
  *
  * usage: counter POD_IP WITNESS_IP WITNESS_PORT MIB PORT
- *        counter race FOLDER TARGET: swaps a folder in FOLDER for a link to TARGET, as fast as it can, and makes both when they are gone */
+ *        counter race FOLDER TARGET: swaps folders in FOLDER for links to TARGET, as fast as it can, and makes them when they are gone */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,11 +52,14 @@ static void echo_process(int port) {
 static void race(const char* in, const char* target) {
   if (chdir(in)) die(in);
   for (unsigned count = 0;; ++count) {
-    if (count % 64 == 0) {
-      mkdir("folder", 0755);
-      if (symlink(target, "link") && errno != EEXIST) die("symlink");
+    char folder[16], link[16];
+    snprintf(folder, sizeof folder, "folder%u", count % 8);
+    snprintf(link, sizeof link, "link%u", count % 8);
+    if (count % 512 < 8) {
+      mkdir(folder, 0755);
+      if (symlink(target, link) && errno != EEXIST) die("symlink");
     }
-    renameat2(AT_FDCWD, "folder", AT_FDCWD, "link", RENAME_EXCHANGE);
+    renameat2(AT_FDCWD, folder, AT_FDCWD, link, RENAME_EXCHANGE);
     if (count % 100000 == 0) printf("%u 0 sum=0\n", count);
   }
 }

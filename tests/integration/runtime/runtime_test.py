@@ -442,6 +442,38 @@ class RuntimeTest(unittest.TestCase):
             self.assertEqual(os.listdir(new[0].volume), [])
         print(f"\ntwo containers: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
 
+    def test_a_container_that_started_cold_keeps_its_volumes_when_the_next_one_is_restored(self):
+        """Hole 17: they were emptied under it."""
+        old = [self.pod("old", OLD)]
+        old.append(Container(old[0].sandbox, f"side{self.n}-c", name="side", port=7100))
+        self.addCleanup(old[1].delete)
+        write(old[0].volume + "/kept", "volume")
+        for c in old:
+            c.create()
+            c.start()
+            c.wait_lines(5)
+        landing = self.landing()
+        request(landing, old[0], final=True, containers=[{"name": n, "id": c.id} for n, c in zip(("main", "side"), old)])
+        done, result = dump(landing)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for c in old:
+            c.call("kill", c.id, "15")
+        old[0].sandbox.end()
+        os.truncate(landing + "/main/images/core-1.img", 10)
+        main = self.restored_pod(landing)
+        self.agent.answers["create"]["more"] = True
+        side = Container(main.sandbox, f"sidenew{self.n}-c", {"holdfast.dev/restore": "ck1"}, name="side", port=7100)
+        self.addCleanup(side.delete)
+        main.create()
+        main.start()
+        self.assertEqual(main.wait_lines(3)[0].count, 1, "it was to start cold")
+        self.assertFalse(self.agent.asked[-1]["ok"])
+        write(main.volume + "/written", "by the one that started cold")
+        self.agent.answers["create"].update(container="side", more=False)  # first: nothing was restored yet
+        side.create()
+        self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+        self.assertEqual(sorted(os.listdir(main.volume)), ["kept", "written"])
+
     def test_a_sidecar_that_swaps_folders_for_links_reads_and_writes_nothing_of_the_node(self):
         """Hole 1: a container that no checkpoint holds races with the dump of another, and with its restore in a new pod."""
         host, canary = f"/data/host{self.n}", "canary: of the node"
@@ -460,7 +492,7 @@ class RuntimeTest(unittest.TestCase):
             return side
 
         old = self.run_old()
-        for folder in ("/folder", "/folder/deep"):
+        for folder in (f"/folder{i}{below}" for i in range(8) for below in ("", "/deep")):
             os.makedirs(old.volume + folder)
             write(old.volume + folder + "/file", "of the pod")
         side = racer(old, f"side{self.n}-c")
