@@ -85,6 +85,22 @@ TEST(Tree, ASparseFileStaysSparse) {
   close(fd);
 }
 
+TEST(Tree, AFileOfNothingButAHoleAndAnEmptyOneComeBack) {
+  TempDir dir;
+  ASSERT_TRUE(MakeDirs(dir / "from").ok());
+  ASSERT_TRUE(MakeDirs(dir / "to").ok());
+  for (const char* name : {"from/a hole", "from/empty", "from/last"}) Write(dir / name, "");
+  ASSERT_EQ(truncate((dir / "from/a hole").c_str(), 1 << 30), 0);
+  Write(dir / "from/last", "comes after them");
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Look(dir / "to/a hole").st_size, 1 << 30);
+  EXPECT_EQ(Look(dir / "to/a hole").st_blocks, 0);
+  EXPECT_EQ(Look(dir / "to/empty").st_size, 0);
+  EXPECT_EQ(*ReadFile(dir / "to/last"), "comes after them");
+}
+
 // A file system of its own, in memory.
 class Memory {
  public:
@@ -183,6 +199,39 @@ TEST(Tree, AccessListsComeBackAndAreNotInherited) {
   EXPECT_EQ(Attribute(dir / "to/folder", "system.posix_acl_default"), acl);
   EXPECT_EQ(Attribute(dir / "to/folder/plain", "system.posix_acl_access"), "(none)");
   EXPECT_EQ(Look(dir / "to/folder/plain").st_mode, Look(dir / "from/folder/plain").st_mode);
+}
+
+// libarchive's writer, which made what is stored from before.
+TEST(Tree, AnArchiveOfLibarchivesComesBack) {
+  TempDir dir;
+  Memory to(dir / "to");
+  archive* out = archive_write_new();
+  archive_write_set_format_pax(out);
+  ASSERT_EQ(archive_write_open_filename(out, (dir / "a.tar").c_str()), ARCHIVE_OK);
+  archive_entry* entry = archive_entry_new();
+  archive_entry_set_pathname(entry, "caf\xc3\xa9");
+  archive_entry_set_mode(entry, S_IFREG | 0640);
+  archive_entry_set_uid(entry, 3'000'000);
+  archive_entry_set_size(entry, 8 << 20);
+  archive_entry_set_mtime(entry, 1000000000, 5);
+  archive_entry_sparse_add_entry(entry, 4 << 20, 4096);
+  archive_entry_xattr_add_entry(entry, "trusted.note", "kept", 4);
+  archive_entry_acl_add_entry(entry, ARCHIVE_ENTRY_ACL_TYPE_ACCESS, ARCHIVE_ENTRY_ACL_READ, ARCHIVE_ENTRY_ACL_USER, 1234, nullptr);
+  archive_entry_acl_add_entry(entry, ARCHIVE_ENTRY_ACL_TYPE_ACCESS, ARCHIVE_ENTRY_ACL_READ, ARCHIVE_ENTRY_ACL_MASK, -1, nullptr);
+  ASSERT_EQ(archive_write_header(out, entry), ARCHIVE_OK) << archive_error_string(out);
+  const std::string content = std::string(4 << 20, '\0') + std::string(4096, 'x') + std::string((4 << 20) - 4096, '\0');
+  ASSERT_EQ(archive_write_data(out, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  archive_entry_free(entry);
+  archive_write_free(out);
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string file = dir / "to/caf\xc3\xa9";
+  EXPECT_EQ(*ReadFile(file), content);
+  EXPECT_EQ(Look(file).st_uid, 3'000'000U);
+  EXPECT_EQ(Look(file).st_mtim.tv_nsec, 5);
+  EXPECT_EQ(Look(file).st_mode & 07777, 0640U);
+  EXPECT_EQ(Attribute(file, "trusted.note"), "kept");
+  EXPECT_EQ(Attribute(file, "system.posix_acl_access").size(), 4U + 5 * 8);
 }
 
 // A container's overlay on two nodes, over the same image.
