@@ -38,6 +38,26 @@ bool MayTryAgain(const RestoreState& state, const RestoreContainer& c) {
   return state.options.on_failure == api::OnFailure::kRetry || c.attempts < state.options.attempts;
 }
 
+// While containers are still to be restored, whatever starts beside them finds the pod's volumes filled (runtime/volumes.h). Nothing of the
+// pod runs in an init container that is skipped.
+void AddVolumes(const RestoreState& state, const kube::Pod& pod, const Layout& layout, const std::string& container,
+                runtime::CreateAnswer* answer) {
+  answer->more = false;
+  answer->first = true;
+  for (const auto& [name, c] : state.containers) {
+    if (name != container && (c.state == ContainerRestore::kPending || c.state == ContainerRestore::kTrying)) answer->more = true;
+    if (c.state == ContainerRestore::kRestored) answer->first = false;
+  }
+  const bool beside = answer->action == "cold" && answer->more && state.phase == RestoreState::Phase::kReady;
+  if (answer->action != "restore" && !beside) return;
+  answer->dir = layout.RestoreFolder(state.pod_uid);
+  for (const kube::Volume& volume : pod.volumes) {
+    if (volume.type == "emptyDir" && std::find(state.volumes.begin(), state.volumes.end(), volume.name) != state.volumes.end()) {
+      answer->volumes.push_back({volume.name, layout.EmptyDir(state.pod_uid, volume.name)});
+    }
+  }
+}
+
 // There is no other try: what the pod's policy says happens then.
 runtime::CreateAnswer GiveUp(const RestoreState& state, RestoreContainer& c, const std::string& why) {
   if (state.options.on_failure == api::OnFailure::kColdStart) {
@@ -169,8 +189,9 @@ bool WasLetGoCold(const kube::Pod& pod) {
          Named(pod.init_containers, runtime::kWaitContainer) != nullptr;
 }
 
-CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
-                            const Layout& layout) {
+namespace {
+
+CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored) {
   using Phase = RestoreState::Phase;
   const kube::Container* init = Named(pod.init_containers, question.container);
   const bool sidecar = init != nullptr && init->restart_always;
@@ -211,22 +232,18 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
   c.state = ContainerRestore::kTrying;
   c.id = question.container_id;
   runtime::CreateAnswer answer = Answer("restore", "");
-  answer.dir = layout.RestoreFolder(state.pod_uid);
   answer.container = question.container;
   answer.established = api::EstablishedName(state.options.established);
-  // Volumes go back before the first process sees them, and never again after one may have written to them.
-  answer.first = std::none_of(state.containers.begin(), state.containers.end(),
-                              [](const auto& other) { return other.second.state == ContainerRestore::kRestored; });
-  answer.more = std::any_of(state.containers.begin(), state.containers.end(), [&](const auto& other) {
-    return other.first != question.container &&
-           (other.second.state == ContainerRestore::kPending || other.second.state == ContainerRestore::kTrying);
-  });
-  for (const kube::Volume& volume : pod.volumes) {
-    if (volume.type == "emptyDir" && std::find(state.volumes.begin(), state.volumes.end(), volume.name) != state.volumes.end()) {
-      answer.volumes.push_back({volume.name, layout.EmptyDir(state.pod_uid, volume.name)});
-    }
-  }
   return {answer, ""};
+}
+
+}  // namespace
+
+CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
+                            const Layout& layout) {
+  CreateDecision decision = Decide(state, pod, question, previous_restored);
+  if (decision.answer) AddVolumes(state, pod, layout, question.container, &*decision.answer);
+  return decision;
 }
 
 void EndTryOfAnotherBoot(const RestoreState& state, RestoreContainer& c) {

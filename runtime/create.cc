@@ -43,9 +43,15 @@ class Creation {
     Result<CreateAnswer> answer = Ask(node_, question.ToJson());
     // A pod that waits for its state must not lose it to a restart of the agent: the kubelet tries again.
     if (!answer.ok()) return ReportError(line_, "not created, will be tried again: " + answer.status().message());
-    if (answer->action == "cold") return ColdAfterTries();
-    if (answer->action == "skip") return Skip();
     if (answer->action == "restore") return FromCheckpoint(*answer);
+    if (answer->action == "skip") return Skip();
+    if (answer->action == "cold") {
+      Status filled = FillFirst(node_, runc_, spec_, *answer);
+      // The restore that comes after this one fills them, or says what is wrong with them.
+      if (!filled.ok())
+        LogWarning("starts before its pod's volumes are filled", {{"container", who_.container}, {"error", filled.message()}});
+      return ColdAfterTries();
+    }
     return ReportError(line_, answer->reason.empty() ? "the agent refuses container " + who_.container : answer->reason);
   }
 
@@ -108,7 +114,7 @@ class Creation {
     if (status.ok()) return 0;  // it runs: an agent that does not hear it finds it
     const std::string what = "container " + who_.container + " was not restored: " + status.message();
     if (!next.ok() || next->action != "cold") return ReportError(line_, what);
-    Status undone = UndoFiles(bundle_, original, answer);
+    Status undone = UndoFiles(node_, runc_, bundle_, original, answer);
     if (!undone.ok()) return ReportError(line_, what + "; a cold start needs a new container: " + undone.message());
     spec_ = original;
     return Cold();

@@ -17,6 +17,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "runtime/beside.h"
 #include "runtime/criu_log.h"
 #include "runtime/criu_timers.h"
 #include "runtime/freezer.h"
@@ -27,6 +28,7 @@
 #include "runtime/namespaces.h"
 #include "runtime/network.h"
 #include "runtime/network_lock.h"
+#include "runtime/own_files.h"
 #include "runtime/preflight.h"
 #include "runtime/process_tree.h"
 #include "runtime/projected.h"
@@ -42,6 +44,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kLooksForNothingSent = 50;
+constexpr Duration kBesideFreezesWithin = std::chrono::seconds(2);
 constexpr uint64_t kNoSpace = 256 << 10;  // left by whoever ran out of it: a page, or what its last write was short of
 
 int64_t Millis(Duration duration) { return std::chrono::duration_cast<milliseconds>(duration).count(); }
@@ -86,7 +89,11 @@ struct Target {
 class Run {
  public:
   Run(const Node& node, const std::string& runc, DumpRequest request, std::string landing)
-      : request_(std::move(request)), landing_(std::move(landing)), runc_(runc, {"--root=" + request_.runc_root}, node), gpu_(node) {
+      : node_(node),
+        request_(std::move(request)),
+        landing_(std::move(landing)),
+        runc_(runc, {"--root=" + request_.runc_root}, node),
+        gpu_(node) {
     const int64_t now = Millis(Clock::Real().Wall().time_since_epoch());
     deadline_ = Clock::Real().Mono() + milliseconds(request_.deadline_unix_ms == 0
                                                         ? kDefaultDeadlineMs
@@ -127,6 +134,7 @@ class Run {
 
   Status Prepare() {
     if (Left() == Duration(0)) return Status(Code::kDeadlineExceeded, "the deadline passed before the dump began");
+    for (const DumpVolume& volume : request_.volumes) HF_RETURN_IF_ERROR(CheckEmptyDir(volume.path, request_.pod_uid, volume.name));
     for (const DumpContainer& container : request_.containers) {
       Result<ContainerState> state = runc_.State(container.id);
       if (!state.ok()) return Gone(container, state.status().message());
@@ -305,6 +313,11 @@ class Run {
   }
 
   Status CopyAll() {
+    std::vector<std::string> ours;
+    for (const Target& target : targets_) ours.push_back(target.name.id);
+    HeldBeside beside(node_, request_.runc_root, request_.pod_uid);
+    result_.message = beside.Freeze(ours, std::min(deadline_, Clock::Real().Mono() + kBesideFreezesWithin));
+    HF_FAULT_POINT("runtime.beside_held");
     std::list<LinkRemaps> names;  // of all containers: they may share a volume
     for (const Target& target : targets_) {
       names.emplace_back();
@@ -313,21 +326,17 @@ class Run {
     }
     for (const Target& target : targets_) {
       HF_RETURN_IF_ERROR(InTime());
-      if (!target.upper.empty()) HF_RETURN_IF_ERROR(ArchiveTree(target.upper, target.folder + "/upper.tar"));
+      if (!target.upper.empty()) HF_RETURN_IF_ERROR(ArchiveTree(target.upper, target.folder + "/upper.tar", deadline_));
       HF_RETURN_IF_ERROR(KeepOpenProjectedFiles(target.freezer.Pids(), target.spec, target.folder + "/projected"));
       HF_RETURN_IF_ERROR(WriteFileAtomically(target.folder + "/config.json", DumpJson(target.spec.json())));
       if (target.gpu) HF_RETURN_IF_ERROR(WriteFileAtomically(target.folder + "/" + kGpuFile, DumpJson(target.gpu->ToJson())));
     }
     if (!request_.volumes.empty()) HF_RETURN_IF_ERROR(MakeDirs(landing_ + "/volumes"));
     for (const DumpVolume& volume : request_.volumes) {
-      HF_RETURN_IF_ERROR(InTime());
-      HF_RETURN_IF_ERROR(ArchiveTree(volume.path, landing_ + "/volumes/" + volume.name + ".tar"));
+      HF_RETURN_IF_ERROR(ArchiveTree(volume.path, landing_ + "/volumes/" + volume.name + ".tar", deadline_));
     }
-    for (const Spec::Mount& mount : targets_[0].spec.Mounts()) {
-      // The sandbox's; a pod that shares the host's IPC has the node's own /dev/shm, which is not the pod's to keep.
-      if (mount.destination != "/dev/shm" || !mount.source.starts_with('/') || mount.source == "/dev/shm") continue;
-      HF_RETURN_IF_ERROR(ArchiveTree(mount.source, landing_ + "/shm.tar"));
-    }
+    HF_ASSIGN_OR_RETURN(const std::string shm, SandboxShm(targets_[0].spec.identity().sandbox_id));
+    if (!shm.empty()) HF_RETURN_IF_ERROR(ArchiveTree(shm, landing_ + "/shm.tar", deadline_));
     return InTime();
   }
 
@@ -387,6 +396,7 @@ class Run {
     }
   }
 
+  const Node& node_;
   const DumpRequest request_;
   const std::string landing_;
   const Runc runc_;

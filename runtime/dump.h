@@ -1,5 +1,6 @@
-// The one dump routine. Freezes every container of the request, dumps each, copies what CRIU's images lack, thaws unless final, and
-// writes result.json last, by rename. On failure everything runs again and the partial dump is gone but for logs and result.json.
+// The one dump routine. Freezes every container of the request, dumps each, copies what CRIU's images lack (while all others of the pod
+// stand still), thaws unless final, and writes result.json last, by rename. On failure everything runs again and the partial dump is gone
+// but for logs and result.json.
 //
 // Files are not synced: the landing area must outlive a crash of any process, not of the machine. After a power cut the agent's journal
 // discards what is there, and the pod is gone with its node anyway.

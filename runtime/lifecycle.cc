@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "runtime/agent_client.h"
+#include "runtime/beside.h"
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
@@ -109,6 +110,7 @@ int Delete(const Node& node, const Runc& runc, const CommandLine& line) {
   Status removed = node.ForgetRestored(line.Id());
   if (removed.ok()) removed = node.ForgetSignalled(line.Id());
   if (removed.ok()) removed = node.RemoveIntent(line.Id());
+  if (removed.ok()) removed = ForgetBeside(node, line.Id());
   if (removed.ok() && IsSafeName(line.Id())) removed = UnmountCriuRoot(runc.Root(), line.Id());
   // Whatever it is, runc says in its own words whether the container goes.
   if (!removed.ok()) LogWarning("a container leaves something behind", {{"error", removed.message()}});
@@ -120,6 +122,10 @@ int PauseOrResume(const Node& node, const Runc& runc, const CommandLine& line) {
 }
 
 int Kill(const Node& node, const Runc& runc, const CommandLine& line) {
+  if (IsHeldBeside(node, line.Id())) {
+    Status thawed = ThawLeft(node);  // unless a dump is at work, which thaws it soon
+    if (!thawed.ok()) LogWarning("told to quit while it is frozen", {{"error", thawed.message()}});
+  }
   std::optional<Intent> intent = IntentOf(node, line.Id());
   if ((!intent || !intent->final) && AsksToQuit(line)) {
     AskAboutStop(node, runc, line);
@@ -191,6 +197,8 @@ int Thaw(const Node& node, const CommandLine& line) {
   if (line.arguments.size() != 1) return ReportError(line, "usage: holdfast-runc thaw [--root RUNC_ROOT] CONTAINER_ID");
   const std::string root = line.Value({"root"}).value_or(line.Global("root").value_or("/run/containerd/runc/k8s.io"));
   Status thawed = ThawContainer(root, line.Id());
+  Status others = ThawLeft(node);
+  if (thawed.ok()) thawed = others;
   Result<Freezer> freezer = Freezer::Of(root, line.Id());
   // A dump that was killed may have left it without its GPU.
   if (thawed.ok() && freezer.ok()) thawed = Gpu(node).Release(freezer->Pids(), Clock::Real().Mono() + kGpuBackWithin);

@@ -64,16 +64,20 @@ bool IsLinkRemap(std::string_view name) {
   return name.starts_with(kPrefix) && name.find_first_not_of("0123456789", kPrefix.size()) == std::string_view::npos;
 }
 
-// The folder where CRIU makes the name: the old one's, or the nearest above it that still exists. Never outside of `root`.
+// As a process sees it whose root is `root`: never outside of it, wherever links lead.
+int OpenExactly(int root, const std::string& folder) {
+  open_how how = {};
+  how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  return static_cast<int>(syscall(SYS_openat2, root, folder.c_str(), &how, sizeof how));
+}
+
+// The folder where CRIU makes the name: the old one's, or the nearest above it that still exists.
 int OpenFolderOf(int root, std::string_view name) {
   while (!name.empty()) {
     name.remove_suffix(name.size() - std::min(name.rfind('/'), name.size()));
-    open_how how = {};
-    how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-    how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-    const std::string folder = name.empty() ? "/" : std::string(name);
-    const long fd = syscall(SYS_openat2, root, folder.c_str(), &how, sizeof how);
-    if (fd >= 0 || errno != ENOENT) return static_cast<int>(fd);
+    const int fd = OpenExactly(root, name.empty() ? "/" : std::string(name));
+    if (fd >= 0 || errno != ENOENT) return fd;
   }
   return -1;
 }
@@ -130,14 +134,16 @@ Result<std::vector<LinkRemap>> LinkRemapsOf(const std::string& images) {
 Status LinkRemaps::Make(const std::string& images, const std::string& root, const std::vector<int>& pids) {
   HF_ASSIGN_OR_RETURN(const std::vector<LinkRemap> remaps, LinkRemapsOf(images));
   std::set<std::string> used;  // two files may have had one name, one after the other
+  const Fd top(remaps.empty() ? -1 : open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (const LinkRemap& remap : remaps) {
-    const std::string name = root + remap.link;
-    int error = ENOENT;
-    bool done = false;
+    Fd folder(OpenExactly(top.get(), remap.link.substr(0, remap.link.rfind('/') + 1)));
+    const std::string name = remap.link.substr(remap.link.rfind('/') + 1);
+    int error = folder.ok() ? ENOENT : errno;
+    bool done = !folder.ok();
     for (size_t i = 0; i < pids.size() && !done; ++i) {
       ForEachNameless(pids[i], [&](const Nameless& file) {
         if (file.name != remap.opened || used.contains(file.fd)) return true;
-        error = linkat(AT_FDCWD, file.fd.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+        error = linkat(AT_FDCWD, file.fd.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
         used.insert(file.fd);
         done = true;
         return false;
@@ -146,13 +152,13 @@ Status LinkRemaps::Make(const std::string& images, const std::string& root, cons
     if (error != 0)
       return Status(Code::kNotFound,
                     "cannot keep " + remap.opened + ", which is open without its name: " + std::generic_category().message(error));
-    made_.push_back(name);
+    made_.push_back({std::move(folder), name});
   }
   return Status::Ok();
 }
 
 void LinkRemaps::Remove() {
-  for (const std::string& name : made_) unlink(name.c_str());
+  for (const Name& made : made_) unlinkat(made.folder.get(), made.name.c_str(), 0);
   made_.clear();
 }
 

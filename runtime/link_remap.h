@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/beneath.h"
 
 namespace holdfast::runtime {
 
@@ -18,7 +19,8 @@ struct LinkRemap {
 // From remap-fpath.img and files.img of a dump. Empty when there is none. kDataLoss: damaged, or of another CRIU.
 Result<std::vector<LinkRemap>> LinkRemapsOf(const std::string& images);
 
-// The names of one dump, for as long as the object lives. The processes are frozen.
+// The names of one dump, for as long as the object lives. The processes are frozen; what else runs in the pod may swap a folder for a link:
+// no name is made outside of `root`.
 class LinkRemaps {
  public:
   LinkRemaps() = default;
@@ -30,7 +32,11 @@ class LinkRemaps {
   void Remove();
 
  private:
-  std::vector<std::string> made_;
+  struct Name {
+    Fd folder;
+    std::string name;
+  };
+  std::vector<Name> made_;
 };
 
 // Removes what a CRIU that was killed left: names like link_remap.<id> of files that one of `pids` has open without their own name. With

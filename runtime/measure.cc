@@ -1,16 +1,18 @@
 #include "runtime/measure.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "runtime/beneath.h"
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
 #include "runtime/mounts.h"
+#include "runtime/own_files.h"
 #include "runtime/processor.h"
 #include "runtime/runc.h"
 #include "runtime/spec.h"
@@ -32,15 +34,38 @@ Result<uint64_t> BytesOf(const Node& node, const std::string& root, const std::s
   uint64_t bytes = MemoryOf(pids);
   std::vector<std::string> folders;
   if (!upper.empty()) folders.push_back(upper);
-  for (const Spec::Mount& mount : spec.Mounts()) {
-    if (mount.destination == "/dev/shm" && mount.source.starts_with('/') && mount.source != "/dev/shm") folders.push_back(mount.source);
-  }
+  HF_ASSIGN_OR_RETURN(std::string shm, SandboxShm(spec.identity().sandbox_id));
+  if (!shm.empty()) folders.push_back(std::move(shm));
   for (const std::string& folder : folders) {
     HF_ASSIGN_OR_RETURN(uint64_t files, FilesOf(folder, until));
     bytes += files;
   }
   return bytes;
 }
+
+// What files take, by descriptors: a pod may change its tree meanwhile.
+struct Count {
+  const std::string& top;
+  const MonoTime until;
+  size_t files = 0;
+
+  Result<uint64_t> Below(const Fd& folder, int depth) {
+    Result<std::vector<std::string>> names = NamesIn(folder.get(), top);
+    uint64_t bytes = 0;
+    for (const std::string& name : names.value_or({})) {
+      if (++files > kMaxFiles || depth > kMaxTreeDepth || Clock::Real().Mono() >= until)
+        return Status(Code::kResourceExhausted, "more files in " + top + " than can be looked at");
+      struct stat info;
+      const Fd child = OpenIn(folder.get(), name, O_PATH);
+      if (!child.ok() || fstat(child.get(), &info) != 0) continue;  // gone by now, or mounted there
+      bytes += static_cast<uint64_t>(info.st_blocks) * 512;
+      if (!S_ISDIR(info.st_mode)) continue;
+      HF_ASSIGN_OR_RETURN(const uint64_t below, Below(child, depth + 1));
+      bytes += below;
+    }
+    return bytes;
+  }
+};
 
 }  // namespace
 
@@ -54,23 +79,9 @@ uint64_t MemoryOf(const std::vector<int>& pids, const std::string& proc) {
 }
 
 Result<uint64_t> FilesOf(const std::string& folder, MonoTime until) {
-  struct stat top;
-  if (lstat(folder.c_str(), &top) != 0) return uint64_t{0};
-  uint64_t bytes = 0;
-  size_t files = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    struct stat info;
-    if (lstat(at->path().c_str(), &info) != 0) continue;
-    if (info.st_dev != top.st_dev) {
-      at.disable_recursion_pending();
-      continue;
-    }
-    bytes += static_cast<uint64_t>(info.st_blocks) * 512;
-    if (++files > kMaxFiles || Clock::Real().Mono() >= until)
-      return Status(Code::kResourceExhausted, "more files in " + folder + " than can be looked at");
-  }
-  return bytes;
+  Result<Fd> top = OpenTop(folder);
+  if (!top.ok()) return uint64_t{0};
+  return Count{folder, until}.Below(*top, 0);
 }
 
 int Measure(const Node& node, const CommandLine& line) {

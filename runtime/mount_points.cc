@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -59,8 +60,9 @@ std::vector<MountPoint> MountPointsIn(std::string_view mountinfo) {
     size_t dash = 6;
     while (dash < fields.size() && fields[dash] != "-") ++dash;
     if (dash + 3 >= fields.size() || sscanf(std::string(fields[2]).c_str(), "%u:%u", &major_number, &minor_number) != 2) continue;
+    const std::vector<std::string_view> flags = Split(fields[5], ',');
     mounts.push_back({makedev(major_number, minor_number), Unescape(fields[4]), FlagsIn(fields[5]), std::string(fields[dash + 1]),
-                      Unescape(fields[dash + 3])});
+                      Unescape(fields[dash + 3]), Unescape(fields[3]), std::find(flags.begin(), flags.end(), "ro") != flags.end()});
   }
   return mounts;
 }

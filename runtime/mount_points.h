@@ -18,6 +18,8 @@ struct MountPoint {
   std::string path;
   unsigned long flags;        // MS_*
   std::string type, options;  // the file system's own options
+  std::string root;           // what of the file system is mounted
+  bool read_only;
 };
 // Every mount of a mountinfo, in its order.
 std::vector<MountPoint> MountPointsIn(std::string_view mountinfo);

@@ -243,10 +243,8 @@ Result<CreateAnswer> CreateAnswer::FromJson(const Json& json) {
   CreateAnswer answer;
   answer.action = in.OneOf("action", kActions);
   answer.reason = in.Text("reason");
-  if (answer.action == "restore") {
-    answer.dir = in.Path("dir");
-    answer.container = in.Name("container");
-  }
+  if (answer.action == "restore") answer.container = in.Name("container");
+  if (answer.action == "restore" || !in.Text("dir").empty()) answer.dir = in.Path("dir");
   answer.established = in.OneOf("established", kEstablished, answer.established);
   answer.first = in.Flag("first");
   answer.more = in.Flag("more");

@@ -9,6 +9,7 @@
 //   /run/holdfast/restored/<container id>               empty: restored, so `start` has nothing to do
 //   /run/holdfast/signalled/<container id>              empty: told to quit, so no dump in place of its signal begins any more. Written
 //                                                       before the Intent is looked for once more; the agent looks for it after its Intents
+//   /run/holdfast/beside/<container id>                 frozen while files of its pod are read or filled, by holdfast-runc alone (beside.h)
 //   /run/holdfast/wait/<pod uid>/state                  WaitState, 0644, bind-mounted read-only at /.holdfast into holdfast-wait
 //   /var/lib/holdfast/pods/<pod uid>.json               {"checkpoint_uid"}: final; `create` in this pod is refused while it exists, also
 //                                                       after the node was started anew
@@ -28,6 +29,7 @@
 //   <container>/trying               the id of the container that the current try makes
 //   <container>/restored             made by a restore that succeeded: the id of the container that runs from it
 //   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
+//   volumes-in-use                   a container was let start beside those that are restored: volumes and /dev/shm stay as they are
 //   frozen.json  go.json             while the pod stands at the barrier of its group: by holdfast-runc, and the agent's answer. Both empty
 //                                    objects, gone when it goes on
 //   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
@@ -85,7 +87,7 @@ struct DumpRequest {
 struct DumpResult {
   bool ok = false;
   std::string reason;      // Completed | DumpFailed | Unsupported (found before the freeze) | Deadline | PodGone
-  std::string message;     // for people: CRIU's telling lines when it failed
+  std::string message;     // for people: CRIU's telling lines when it failed; else which containers ran on while files were read, and why
   bool no_space = false;   // not ok, and the landing folder's file system was full
   int64_t frozen_ms = 0;   // pause to thaw; final: pause to dumped
   int64_t dump_ms = 0;     // CRIU alone
@@ -110,12 +112,12 @@ struct CreateQuestion {
 struct CreateAnswer {
   std::string action;     // restore | cold | refuse | skip (an init container of a restored pod: ends at once with success)
   std::string reason;     // for cold and refuse
-  std::string dir;        // restore: a checkpoint's folder
+  std::string dir;        // restore: a checkpoint's folder; cold: the same, when others of the pod are still to be restored from it
   std::string container;  // restore: folder in it
   std::string established = "KeepLoopback";  // KeepLoopback | CloseAll
-  bool first = false;               // restore: this is the first container of the pod, so volumes and /dev/shm are put back (under a lock)
-  bool more = false;                // restore: others of the pod are still to be restored after it
-  std::vector<DumpVolume> volumes;  // restore: where each volume of the checkpoint lies now
+  bool first = false;                        // nothing of the pod was restored yet: volumes and /dev/shm are put back (volumes.h)
+  bool more = false;                         // others of the pod are still to be restored after it
+  std::vector<DumpVolume> volumes;           // where each volume of the checkpoint lies now
   Json ToJson() const;
   static Result<CreateAnswer> FromJson(const Json& json);
 };

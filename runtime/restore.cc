@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "runtime/cgroup_view.h"
 #include "runtime/criu_images.h"
 #include "runtime/criu_log.h"
 #include "runtime/dump.h"
@@ -19,6 +20,7 @@
 #include "runtime/network_lock.h"
 #include "runtime/projected.h"
 #include "runtime/tree.h"
+#include "runtime/volumes.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -26,15 +28,6 @@ namespace {
 // The kubelet gives up after 120 s and forgets what still runs.
 constexpr Duration kBound = std::chrono::seconds(100);
 constexpr Duration kCleanup = std::chrono::seconds(10);
-
-std::string ShmSource(const Spec& spec) {
-  for (const Spec::Mount& mount : spec.Mounts()) {
-    if (mount.destination == "/dev/shm" && mount.source.starts_with('/') && mount.source != "/dev/shm") return mount.source;
-  }
-  return "";
-}
-
-Status ExtractIfKept(const std::string& tar, const std::string& dir) { return Exists(tar) ? ExtractTree(tar, dir) : Status::Ok(); }
 
 // The addresses of the old pod on lo, for as long as the object lives.
 class OldAddresses {
@@ -113,6 +106,7 @@ class Restore {
     HF_RETURN_IF_ERROR(WriteFileDurably(from_ + "/" + kTryingFile, line_.Id()));
     HF_FAULT_POINT("runtime.before_restore");
     Status status = RunRestore();
+    if (status.ok()) MendView();
     HF_FAULT_POINT("runtime.after_restore");
     if (status.ok() && has_gpu_) status = GpuIsBack();
     if (status.ok()) status = Settle(addresses);
@@ -161,12 +155,7 @@ class Restore {
   Status PutFilesBack() {
     if (Exists(from_ + "/upper.tar")) HF_RETURN_IF_ERROR(ExtractUpper(from_ + "/upper.tar", spec_.RootPath(bundle_)));
     HF_RETURN_IF_ERROR(PutBackProjectedFiles(from_ + "/projected", spec_));
-    if (!answer_.first) return Status::Ok();
-    for (const DumpVolume& volume : answer_.volumes) {
-      HF_RETURN_IF_ERROR(ExtractIfKept(answer_.dir + "/volumes/" + volume.name + ".tar", volume.path));
-    }
-    const std::string shm = ShmSource(spec_);
-    return shm.empty() ? Status::Ok() : ExtractIfKept(answer_.dir + "/shm.tar", shm);
+    return FillVolumes(node_, runc_.Root(), spec_, answer_);
   }
 
   Status PrepareImages(const std::vector<std::string>& old, const std::vector<std::string>& current) {
@@ -235,6 +224,12 @@ class Restore {
     return Status(Code::kInternal, "CRIU: " + (why.empty() ? "runc restore ended with " + std::to_string(*code) + " and no reason" : why));
   }
 
+  // At once: it runs. A process that sees a wrong limit is better than none.
+  void MendView() {
+    Status mended = MendCgroupView(runc_.Root(), line_.Id(), spec_);
+    if (!mended.ok()) LogWarning("a restored container does not see its own cgroups", {{"error", mended.message()}});
+  }
+
   Status Settle(OldAddresses& addresses) {
     HF_RETURN_IF_ERROR(addresses.ResetConnectionsFromThem());
     HF_RETURN_IF_ERROR(addresses.Remove());
@@ -288,14 +283,17 @@ Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& l
   return status;
 }
 
-Status UndoFiles(const std::string& bundle, const Spec& spec, const CreateAnswer& answer) {
+Status UndoFiles(const Node& node, const Runc& runc, const std::string& bundle, const Spec& spec, const CreateAnswer& answer) {
   HF_RETURN_IF_ERROR(ResetOverlay(spec.RootPath(bundle)));
-  if (!answer.first) return Status::Ok();
-  for (const DumpVolume& volume : answer.volumes) {
-    if (Exists(answer.dir + "/volumes/" + volume.name + ".tar")) HF_RETURN_IF_ERROR(EmptyDirectory(volume.path));
-  }
-  const std::string shm = ShmSource(spec);
-  return shm.empty() ? Status::Ok() : EmptyDirectory(shm);
+  HF_ASSIGN_OR_RETURN(PodLock lock, PodLock::Take(node, spec.identity().pod_uid, Clock::Real().Mono() + kCleanup));
+  return ResetVolumes(node, runc.Root(), spec, answer);
+}
+
+Status FillFirst(const Node& node, const Runc& runc, const Spec& spec, const CreateAnswer& answer) {
+  if (answer.dir.empty()) return Status::Ok();
+  HF_ASSIGN_OR_RETURN(PodLock lock, PodLock::Take(node, spec.identity().pod_uid, Clock::Real().Mono() + kCleanup));
+  HF_RETURN_IF_ERROR(FillVolumes(node, runc.Root(), spec, answer));
+  return MarkVolumesInUse(answer.dir);
 }
 
 }  // namespace holdfast::runtime

@@ -16,7 +16,11 @@ namespace holdfast::runtime {
 Status RestoreContainer(const Node& node, const Runc& runc, const CommandLine& line, const std::string& bundle, Spec& spec,
                         const CreateAnswer& answer, bool* ran);
 
-// After a failed restore, before a cold start: rootfs, volumes and /dev/shm as a new pod has them.
-Status UndoFiles(const std::string& bundle, const Spec& spec, const CreateAnswer& answer);
+// After a failed restore, before a cold start: the rootfs as a new container has it; volumes and /dev/shm as volumes.h says.
+Status UndoFiles(const Node& node, const Runc& runc, const std::string& bundle, const Spec& spec, const CreateAnswer& answer);
+
+// Before a container that is not restored starts beside ones that are still to be: volumes and /dev/shm are filled first, and stay as they
+// are from then on.
+Status FillFirst(const Node& node, const Runc& runc, const Spec& spec, const CreateAnswer& answer);
 
 }  // namespace holdfast::runtime

@@ -1,176 +1,210 @@
-#include <archive.h>
-#include <archive_entry.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <map>
-#include <memory>
-#include <system_error>
-#include <vector>
 
-#include "base/file.h"
+#include "base/log.h"
+#include "runtime/beneath.h"
+#include "runtime/pax.h"
+#include "runtime/posix_acl.h"
 #include "runtime/tree.h"
 
 namespace holdfast::runtime {
 namespace {
 
-constexpr int kMaxDepth = 512;
 constexpr size_t kBlock = 1 << 20;
+constexpr size_t kMaxAttribute = 65536;  // the kernel's limit, of one and of all their names
 
-struct Freed {
-  void operator()(archive* a) const { archive_free(a); }
-  void operator()(archive_entry* e) const { archive_entry_free(e); }
-};
-
-Status Failed(const std::string& what, const std::string& path, int error) {
-  Code code = error == ENOSPC || error == EDQUOT ? Code::kResourceExhausted : Code::kInternal;
-  return Status(code, "cannot " + what + " " + path + ": " + std::generic_category().message(error));
-}
-
-class Writer {
+// The archive as it grows: written in blocks.
+class Output {
  public:
-  Writer(const std::string& dir, const std::string& tar) : dir_(dir), tar_(tar), buffer_(kBlock) {}
+  explicit Output(std::string path) : path_(std::move(path)) { buffer_.reserve(2 * kBlock); }
 
-  Status Run() {
-    out_.reset(archive_write_new());
-    disk_.reset(archive_read_disk_new());
-    archive_read_disk_set_symlink_physical(disk_.get());
-    if (archive_write_set_format_pax(out_.get()) != ARCHIVE_OK) return Error("start", tar_);
-    archive_write_set_bytes_per_block(out_.get(), kBlock);
-    archive_write_set_bytes_in_last_block(out_.get(), 512);
-    int fd = open(tar_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return Failed("create", tar_, errno);
-    Status status = Status::Ok();
-    struct stat info;
-    if (archive_write_open_fd(out_.get(), fd) != ARCHIVE_OK) {
-      status = Error("write", tar_);
-    } else if (lstat(dir_.c_str(), &info) != 0) {
-      status = Failed("look at", dir_, errno);
-    } else {
-      device_ = info.st_dev;
-      status = Add("", info, 0);
-      if (archive_write_close(out_.get()) != ARCHIVE_OK && status.ok()) status = Error("finish", tar_);
+  Status Open() {
+    fd_ = Fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    return fd_.ok() ? Status::Ok() : FileError("create", path_, errno);
+  }
+  Status Append(std::string_view bytes) {
+    buffer_.append(bytes);
+    return buffer_.size() < kBlock ? Status::Ok() : Flush();
+  }
+  Status AppendZeros(off_t count) {
+    for (; count > 0; count -= static_cast<off_t>(std::min<off_t>(count, kBlock))) {
+      buffer_.append(static_cast<size_t>(std::min<off_t>(count, kBlock)), '\0');
+      if (buffer_.size() >= kBlock) HF_RETURN_IF_ERROR(Flush());
     }
-    close(fd);
-    if (!status.ok()) unlink(tar_.c_str());
-    return status;
+    return Status::Ok();
+  }
+  Status Flush() {
+    for (std::string_view left = buffer_; !left.empty();) {
+      const ssize_t n = write(fd_.get(), left.data(), left.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return FileError("write", path_, errno);
+      left.remove_prefix(static_cast<size_t>(n));
+    }
+    buffer_.clear();
+    return Status::Ok();
   }
 
  private:
-  Status Error(const std::string& what, const std::string& path) {
-    const char* text = archive_error_string(out_.get());
-    Code code = archive_errno(out_.get()) == ENOSPC ? Code::kResourceExhausted : Code::kInternal;
-    return Status(code, "cannot " + what + " " + path + ": " + (text != nullptr ? text : "unknown error"));
+  const std::string path_;
+  Fd fd_;
+  std::string buffer_;
+};
+
+class Writer {
+ public:
+  Writer(const std::string& dir, const std::string& tar, MonoTime until) : dir_(dir), out_(tar), until_(until), buffer_(kBlock, '\0') {}
+
+  Status Run() {
+    HF_ASSIGN_OR_RETURN(Fd top, OpenTop(dir_));
+    HF_RETURN_IF_ERROR(out_.Open());
+    HF_RETURN_IF_ERROR(Add(std::move(top), "", 0));
+    HF_RETURN_IF_ERROR(out_.Append(PaxEnd()));
+    return out_.Flush();
   }
 
-  // `relative`: below dir_, empty for dir_ itself.
-  Status Add(const std::string& relative, const struct stat& info, int depth) {
-    const std::string path = relative.empty() ? dir_ : dir_ + "/" + relative;
-    if (depth > kMaxDepth) return Status(Code::kUnsupported, path + " lies deeper than 512 folders");
-    const bool whiteout = S_ISCHR(info.st_mode) && info.st_rdev == 0;
-    if (S_ISSOCK(info.st_mode) || ((S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) && !whiteout)) return Status::Ok();
-    std::unique_ptr<archive_entry, Freed> entry(archive_entry_new());
-    archive_entry_copy_pathname(entry.get(), relative.empty() ? "." : relative.c_str());
-    archive_entry_copy_sourcepath(entry.get(), path.c_str());
-    int fd = -1;
-    if (S_ISREG(info.st_mode)) {
-      fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
-      if (fd < 0 && errno == EPERM) fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-      if (fd < 0) return errno == ENOENT ? Status::Ok() : Failed("read", path, errno);
+ private:
+  std::string Path(const std::string& relative) const { return relative.empty() ? dir_ : dir_ + "/" + relative; }
+
+  Status InTime(const std::string& path) const {
+    if (Clock::Real().Mono() < until_) return Status::Ok();
+    return Status(Code::kDeadlineExceeded, "the deadline passed while " + path + " was archived");
+  }
+
+  // `file`: O_PATH, of whatever kind; or the top. `relative`: below dir_, empty for dir_ itself.
+  Status Add(Fd file, const std::string& relative, int depth) {
+    const std::string path = Path(relative);
+    if (depth > kMaxTreeDepth) return Status(Code::kUnsupported, path + " lies deeper than " + std::to_string(kMaxTreeDepth) + " folders");
+    HF_RETURN_IF_ERROR(InTime(path));
+    PaxEntry entry{.path = relative.empty() ? "." : relative, .info = {}};
+    if (fstat(file.get(), &entry.info) != 0) return FileError("look at", path, errno);
+    const mode_t mode = entry.info.st_mode;
+    const bool whiteout = S_ISCHR(mode) && entry.info.st_rdev == 0;
+    if (S_ISSOCK(mode) || ((S_ISCHR(mode) || S_ISBLK(mode)) && !whiteout)) return Status::Ok();
+    if (!S_ISDIR(mode) && entry.info.st_nlink > 1 && !whiteout) {
+      // Whiteouts share one inode on some kernels: each is written by itself.
+      auto [first, fresh] = links_.try_emplace({entry.info.st_dev, entry.info.st_ino}, relative);
+      if (!fresh) {
+        entry.hardlink = first->second;
+        return out_.Append(PaxHeader(entry));
+      }
     }
-    Status status = AddEntry(entry.get(), relative, path, info, fd);
-    if (fd >= 0) close(fd);
-    HF_RETURN_IF_ERROR(status);
-    if (!S_ISDIR(info.st_mode)) return Status::Ok();
-    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(path));
+    HF_RETURN_IF_ERROR(ReadAttributes(file, path, &entry));
+    if (S_ISLNK(mode)) HF_RETURN_IF_ERROR(ReadTarget(file, path, &entry));
+    if (S_ISREG(mode)) return AddContent(file, path, entry);
+    HF_RETURN_IF_ERROR(out_.Append(PaxHeader(entry)));
+    if (!S_ISDIR(mode)) return Status::Ok();
+    Fd folder(openat(file.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.ok()) return FileError("open", path, errno);
+    file = Fd();
+    HF_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(folder.get(), path));
     for (const std::string& name : names) {
-      struct stat child;
-      if (lstat((path + "/" + name).c_str(), &child) != 0 || child.st_dev != device_) continue;
-      HF_RETURN_IF_ERROR(Add(relative.empty() ? name : relative + "/" + name, child, depth + 1));
+      Fd child = OpenIn(folder.get(), name, O_PATH);
+      if (!child.ok() && (errno == ENOENT || errno == EXDEV)) continue;  // gone by now; mounted there
+      if (!child.ok()) return FileError("open", path + "/" + name, errno);
+      HF_RETURN_IF_ERROR(Add(std::move(child), relative.empty() ? name : relative + "/" + name, depth + 1));
     }
     return Status::Ok();
   }
 
-  Status AddEntry(archive_entry* entry, const std::string& relative, const std::string& path, const struct stat& info, int fd) {
-    int rc = archive_read_disk_entry_from_file(disk_.get(), entry, fd, &info);
-    if (rc < ARCHIVE_WARN) return Status(Code::kInternal, "cannot read the attributes of " + path);
-    int left = archive_entry_xattr_reset(entry);
-    const char* name;
-    const void* value;
-    size_t size;
-    while (left-- > 0 && archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK) {
-      std::string_view key(name);
+  static Status ReadTarget(const Fd& file, const std::string& path, PaxEntry* entry) {
+    char target[4097];
+    const ssize_t size = readlinkat(file.get(), "", target, sizeof target);
+    if (size < 0) return FileError("read the link", path, errno);
+    entry->target.assign(target, static_cast<size_t>(size));
+    return Status::Ok();
+  }
+
+  Status ReadAttributes(const Fd& file, const std::string& path, PaxEntry* entry) {
+    const std::string at = file.Path();
+    const ssize_t size = listxattr(at.c_str(), names_.data(), names_.size());
+    if (size < 0) return errno == ENOTSUP ? Status::Ok() : FileError("read the attributes of", path, errno);
+    for (const char* name = names_.data(); name < names_.data() + size; name += strlen(name) + 1) {
+      const std::string key(name);
       if (key == "trusted.overlay.redirect" || key == "trusted.overlay.metacopy") {
         return Status(Code::kUnsupported,
-                      path + " refers to another layer (" + name + "): mount the container's overlay without redirect_dir and metacopy");
+                      path + " refers to another layer (" + key + "): mount the container's overlay without redirect_dir and metacopy");
       }
-    }
-    archive_entry_set_hardlink(entry, nullptr);
-    if (!S_ISDIR(info.st_mode) && info.st_nlink > 1 && !(S_ISCHR(info.st_mode) && info.st_rdev == 0)) {
-      // Whiteouts share one inode on some kernels: each is written by itself.
-      auto [first, fresh] = links_.try_emplace(info.st_ino, relative);
-      if (!fresh) {
-        archive_entry_copy_hardlink(entry, first->second.c_str());
-        archive_entry_set_size(entry, 0);
-        archive_entry_sparse_clear(entry);
-        fd = -1;
-      }
-    }
-    if (archive_write_header(out_.get(), entry) < ARCHIVE_WARN) return Error("archive", path);
-    return fd >= 0 ? CopyData(entry, path, fd, info.st_size) : Status::Ok();
-  }
-
-  // Only the parts that hold data; libarchive fills what lies between with zeros or, in sparse entries, leaves it out.
-  Status CopyData(archive_entry* entry, const std::string& path, int fd, off_t size) {
-    const bool sparse = archive_entry_sparse_count(entry) > 0;
-    off_t at = 0;
-    while (at < size) {
-      off_t end = size;
-      if (sparse) {
-        off_t data = lseek(fd, at, SEEK_DATA);
-        if (data < 0) data = size;
-        // A sparse entry's data is written as if it were whole: the writer drops the holes itself.
-        if (data > at) {
-          HF_RETURN_IF_ERROR(WriteZeros(data - at, path));
-          at = data;
-        }
-        off_t hole = lseek(fd, at, SEEK_HOLE);
-        end = hole > at ? std::min(hole, size) : size;
-      }
-      while (at < end) {
-        ssize_t n = pread(fd, buffer_.data(), std::min<off_t>(static_cast<off_t>(buffer_.size()), end - at), at);
-        if (n < 0) return Failed("read", path, errno);
-        if (n == 0) return Status(Code::kDataLoss, path + " became shorter while it was archived");
-        if (archive_write_data(out_.get(), buffer_.data(), static_cast<size_t>(n)) != n) return Error("write", tar_);
-        at += n;
+      const ssize_t length = getxattr(at.c_str(), name, value_.data(), value_.size());
+      if (length < 0) continue;  // gone by now
+      std::string value(value_.data(), static_cast<size_t>(length));
+      if (key == kAccessAcl) {
+        entry->acl = AclText(value);
+      } else if (key == kDefaultAcl) {
+        entry->default_acl = AclText(value);
+      } else {
+        entry->attributes[key] = std::move(value);
       }
     }
     return Status::Ok();
   }
 
-  Status WriteZeros(off_t count, const std::string& path) {
-    static const std::vector<char> kZeros(kBlock);
-    while (count > 0) {
-      auto n = static_cast<size_t>(std::min<off_t>(count, static_cast<off_t>(kZeros.size())));
-      if (archive_write_data(out_.get(), kZeros.data(), n) != static_cast<ssize_t>(n)) return Error("archive", path);
-      count -= static_cast<off_t>(n);
+  Status AddContent(const Fd& file, const std::string& path, PaxEntry& entry) {
+    Fd content(open(file.Path().c_str(), O_RDONLY | O_CLOEXEC | O_NOATIME));
+    if (!content.ok() && errno == EPERM) content = Fd(open(file.Path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (!content.ok()) return FileError("read", path, errno);
+    HF_RETURN_IF_ERROR(FindExtents(content, path, &entry));
+    HF_RETURN_IF_ERROR(out_.Append(PaxHeader(entry)));
+    if (!entry.sparse) entry.extents = {{0, entry.info.st_size}};
+    for (const Extent& extent : entry.extents) HF_RETURN_IF_ERROR(CopyData(content, path, extent));
+    return out_.AppendZeros((512 - DataSize(entry) % 512) % 512);
+  }
+
+  // Where its data is. Each costs the pod a page that it really has: there is no bound but time.
+  Status FindExtents(const Fd& content, const std::string& path, PaxEntry* entry) const {
+    const off_t size = entry->info.st_size;
+    if (entry->info.st_blocks >= size / 512) return Status::Ok();
+    for (off_t at = 0; at < size;) {
+      HF_RETURN_IF_ERROR(InTime(path));
+      const off_t data = lseek(content.get(), at, SEEK_DATA);
+      if (data < 0 && errno != ENXIO) return Status::Ok();  // a file system without holes
+      if (data < 0 || data >= size) break;
+      const off_t hole = lseek(content.get(), data, SEEK_HOLE);
+      at = hole > data ? std::min(hole, size) : size;
+      entry->extents.push_back({data, at - data});
+    }
+    entry->sparse = true;
+    return Status::Ok();
+  }
+
+  Status CopyData(const Fd& content, const std::string& path, const Extent& extent) {
+    for (off_t done = 0; done < extent.size;) {
+      HF_RETURN_IF_ERROR(InTime(path));
+      const auto want = static_cast<size_t>(std::min<off_t>(static_cast<off_t>(buffer_.size()), extent.size - done));
+      const ssize_t n = pread(content.get(), buffer_.data(), want, extent.offset + done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return FileError("read", path, errno);
+      if (n == 0) {
+        LogWarning("a file became shorter while it was archived; the rest of it is zeros", {{"file", path}});
+        return out_.AppendZeros(extent.size - done);
+      }
+      HF_RETURN_IF_ERROR(out_.Append(std::string_view(buffer_.data(), static_cast<size_t>(n))));
+      done += n;
     }
     return Status::Ok();
   }
 
-  const std::string dir_, tar_;
-  std::unique_ptr<archive, Freed> out_, disk_;
-  std::vector<char> buffer_;
-  std::map<ino_t, std::string> links_;  // every file with several names that was seen: as many as such files
-  dev_t device_ = 0;
+  const std::string dir_;
+  Output out_;
+  const MonoTime until_;
+  std::string buffer_, names_ = std::string(kMaxAttribute, '\0'), value_ = std::string(kMaxAttribute, '\0');
+  // Every file with several names that was seen: as many as such files.
+  std::map<std::pair<dev_t, ino_t>, std::string> links_;
 };
 
 }  // namespace
 
-Status ArchiveTree(const std::string& dir, const std::string& tar) { return Writer(dir, tar).Run(); }
+Status ArchiveTree(const std::string& dir, const std::string& tar, MonoTime until) {
+  Status status = Writer(dir, tar, until).Run();
+  if (!status.ok()) unlink(tar.c_str());
+  return status;
+}
 
 }  // namespace holdfast::runtime

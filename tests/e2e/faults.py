@@ -15,6 +15,7 @@ POINTS = {
     "agent.frozen": OLD,
     "runtime.frozen": OLD,
     "runtime.dumped_one": OLD,
+    "runtime.beside_held": OLD,
     "runtime.before_result": OLD,
     "agent.dumped": OLD,
     "ingest.segment_sent": OLD,

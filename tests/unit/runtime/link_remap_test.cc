@@ -89,6 +89,25 @@ TEST_F(LinkRemapTest, TheOpenFileGetsTheNameUntilItIsRemoved) {
   EXPECT_THAT(names.Make(dir.path(), "/proc/self/root", {getpid()}).message(), HasSubstr(opened));
 }
 
+// Hole 1: who swaps a folder for a link gets no name on the node.
+TEST_F(LinkRemapTest, NoNameIsMadeOutsideOfTheContainer) {
+  const std::string opened = dir / "opened";
+  ASSERT_TRUE(MakeDirs(dir / "rootfs").ok());
+  ASSERT_TRUE(MakeDirs(dir / "host").ok());
+  const int fd = open(opened.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(link(opened.c_str(), (dir / "other").c_str()), 0);
+  ASSERT_EQ(unlink(opened.c_str()), 0);
+  Write(opened, "/data/link_remap.2");
+  for (const std::string& target : {dir / "host", std::string("../host")}) {
+    ASSERT_EQ(symlink(target.c_str(), (dir / "rootfs/data").c_str()), 0);
+    LinkRemaps names;
+    EXPECT_FALSE(names.Make(dir.path(), dir / "rootfs", {getpid()}).ok()) << target;
+    EXPECT_THAT(*ListDir(dir / "host"), IsEmpty()) << target;
+    ASSERT_EQ(unlink((dir / "rootfs/data").c_str()), 0);
+  }
+  close(fd);
+}
+
 TEST_F(LinkRemapTest, WhatAKilledCriuLeftIsRemovedAndNothingElse) {
   const std::string folder = dir / "a", opened = folder + "/opened", elsewhere = dir / "other", gone = folder + "/b/gone";
   ASSERT_TRUE(MakeDirs(folder + "/b").ok());

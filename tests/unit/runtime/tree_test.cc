@@ -85,6 +85,155 @@ TEST(Tree, ASparseFileStaysSparse) {
   close(fd);
 }
 
+TEST(Tree, AFileOfNothingButAHoleAndAnEmptyOneComeBack) {
+  TempDir dir;
+  ASSERT_TRUE(MakeDirs(dir / "from").ok());
+  ASSERT_TRUE(MakeDirs(dir / "to").ok());
+  for (const char* name : {"from/a hole", "from/empty", "from/last"}) Write(dir / name, "");
+  ASSERT_EQ(truncate((dir / "from/a hole").c_str(), 1 << 30), 0);
+  Write(dir / "from/last", "comes after them");
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Look(dir / "to/a hole").st_size, 1 << 30);
+  EXPECT_EQ(Look(dir / "to/a hole").st_blocks, 0);
+  EXPECT_EQ(Look(dir / "to/empty").st_size, 0);
+  EXPECT_EQ(*ReadFile(dir / "to/last"), "comes after them");
+}
+
+// A file system of its own, in memory.
+class Memory {
+ public:
+  explicit Memory(const std::string& path) : path_(path) {
+    EXPECT_TRUE(MakeDirs(path).ok());
+    EXPECT_EQ(unshare(CLONE_NEWNS), 0) << "these tests need root";
+    EXPECT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    EXPECT_EQ(mount("tmpfs", path.c_str(), "tmpfs", 0, "size=64m"), 0);
+  }
+  ~Memory() { umount2(path_.c_str(), MNT_DETACH); }
+
+ private:
+  const std::string path_;
+};
+
+// Hole 20: it took almost endless calls, one for each MiB of nothing.
+TEST(Tree, AFileOfExbibytesCostsWhatIsInIt) {
+  TempDir dir;
+  Memory from(dir / "from"), to(dir / "to");
+  constexpr off_t kSize = off_t{7} << 60;
+  const int fd = open((dir / "from/vast").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(ftruncate(fd, kSize), 0);
+  ASSERT_EQ(pwrite(fd, "begin", 5, 0), 5);
+  ASSERT_EQ(pwrite(fd, "middle", 6, kSize / 2), 6);
+  ASSERT_EQ(pwrite(fd, "end", 3, kSize - 3), 3);
+  close(fd);
+  Status archived = ArchiveTree(dir / "from", dir / "a.tar");
+  ASSERT_TRUE(archived.ok()) << archived.message();
+  EXPECT_LT(Look(dir / "a.tar").st_size, 1 << 20);
+  Status extracted = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(extracted.ok()) << extracted.message();
+  EXPECT_EQ(Look(dir / "to/vast").st_size, kSize);
+  const int back = open((dir / "to/vast").c_str(), O_RDONLY);
+  char text[8] = {};
+  EXPECT_EQ(pread(back, text, 6, kSize / 2), 6);
+  EXPECT_STREQ(text, "middle");
+  EXPECT_EQ(pread(back, text, 6, kSize - 3), 3);
+  EXPECT_EQ(std::string(text, 3), "end");
+  close(back);
+}
+
+// Hole 20: the archive had no deadline.
+TEST(Tree, ADeadlineEndsItAndLeavesNothing) {
+  TempDir dir;
+  ASSERT_TRUE(MakeDirs(dir / "from").ok());
+  Write(dir / "from/file", "content");
+  Status late = ArchiveTree(dir / "from", dir / "a.tar", Clock::Real().Mono());
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded) << late.message();
+  EXPECT_FALSE(Exists(dir / "a.tar"));
+  EXPECT_TRUE(ArchiveTree(dir / "from", dir / "a.tar", Clock::Real().Mono() + std::chrono::hours(1)).ok());
+}
+
+TEST(Tree, NamesAreBytesAndMayBeLong) {
+  TempDir dir;
+  std::string deep = dir / "from";
+  const std::string folder(200, 'f');
+  for (int level = 0; level < 3; ++level) deep += "/" + folder;
+  ASSERT_TRUE(MakeDirs(deep).ok());
+  ASSERT_TRUE(MakeDirs(dir / "to").ok());
+  const std::vector<std::string> names = {"\xff\xfe no UTF-8", "caf\xc3\xa9", "new\nline", std::string(250, 'n')};
+  for (const std::string& name : names) Write(deep + "/" + name.substr(0, 240), name);
+  ASSERT_EQ(symlink(std::string(3000, 't').c_str(), (deep + "/link").c_str()), 0);
+  ASSERT_EQ(link((deep + "/caf\xc3\xa9").c_str(), (deep + "/caf\xc3\xa9 again").c_str()), 0);
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  deep = dir / "to";
+  for (int level = 0; level < 3; ++level) deep += "/" + folder;
+  for (const std::string& name : names) EXPECT_EQ(ReadFile(deep + "/" + name.substr(0, 240)).value_or("(none)"), name);
+  char target[4096];
+  EXPECT_EQ(readlink((deep + "/link").c_str(), target, sizeof target), 3000);
+  EXPECT_EQ(Look(deep + "/caf\xc3\xa9").st_ino, Look(deep + "/caf\xc3\xa9 again").st_ino);
+}
+
+TEST(Tree, AccessListsComeBackAndAreNotInherited) {
+  TempDir dir;
+  Memory from(dir / "from"), to(dir / "to");
+  // Version 2; user::rwx user:1234:rw- group::r-x mask::rwx other::---
+  const std::string acl(
+      "\x02\0\0\0"
+      "\x01\0\x07\0\xff\xff\xff\xff"
+      "\x02\0\x06\0\xd2\x04\0\0"
+      "\x04\0\x05\0\xff\xff\xff\xff"
+      "\x10\0\x07\0\xff\xff\xff\xff"
+      "\x20\0\0\0\xff\xff\xff\xff",
+      44);
+  ASSERT_TRUE(MakeDirs(dir / "from/folder").ok());
+  Write(dir / "from/folder/plain", "none");
+  Write(dir / "from/listed", "one");
+  ASSERT_EQ(setxattr((dir / "from/listed").c_str(), "system.posix_acl_access", acl.data(), acl.size(), 0), 0);
+  ASSERT_EQ(setxattr((dir / "from/folder").c_str(), "system.posix_acl_default", acl.data(), acl.size(), 0), 0);
+  ASSERT_TRUE(ArchiveTree(dir / "from", dir / "a.tar").ok());
+  ASSERT_TRUE(ExtractTree(dir / "a.tar", dir / "to").ok());
+  EXPECT_EQ(Attribute(dir / "to/listed", "system.posix_acl_access"), acl);
+  EXPECT_EQ(Look(dir / "to/listed").st_mode, Look(dir / "from/listed").st_mode);
+  EXPECT_EQ(Attribute(dir / "to/folder", "system.posix_acl_default"), acl);
+  EXPECT_EQ(Attribute(dir / "to/folder/plain", "system.posix_acl_access"), "(none)");
+  EXPECT_EQ(Look(dir / "to/folder/plain").st_mode, Look(dir / "from/folder/plain").st_mode);
+}
+
+// libarchive's writer, which made what is stored from before.
+TEST(Tree, AnArchiveOfLibarchivesComesBack) {
+  TempDir dir;
+  Memory to(dir / "to");
+  archive* out = archive_write_new();
+  archive_write_set_format_pax(out);
+  ASSERT_EQ(archive_write_open_filename(out, (dir / "a.tar").c_str()), ARCHIVE_OK);
+  archive_entry* entry = archive_entry_new();
+  archive_entry_set_pathname(entry, "caf\xc3\xa9");
+  archive_entry_set_mode(entry, S_IFREG | 0640);
+  archive_entry_set_uid(entry, 3'000'000);
+  archive_entry_set_size(entry, 8 << 20);
+  archive_entry_set_mtime(entry, 1000000000, 5);
+  archive_entry_sparse_add_entry(entry, 4 << 20, 4096);
+  archive_entry_xattr_add_entry(entry, "trusted.note", "kept", 4);
+  archive_entry_acl_add_entry(entry, ARCHIVE_ENTRY_ACL_TYPE_ACCESS, ARCHIVE_ENTRY_ACL_READ, ARCHIVE_ENTRY_ACL_USER, 1234, nullptr);
+  archive_entry_acl_add_entry(entry, ARCHIVE_ENTRY_ACL_TYPE_ACCESS, ARCHIVE_ENTRY_ACL_READ, ARCHIVE_ENTRY_ACL_MASK, -1, nullptr);
+  ASSERT_EQ(archive_write_header(out, entry), ARCHIVE_OK) << archive_error_string(out);
+  const std::string content = std::string(4 << 20, '\0') + std::string(4096, 'x') + std::string((4 << 20) - 4096, '\0');
+  ASSERT_EQ(archive_write_data(out, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  archive_entry_free(entry);
+  archive_write_free(out);
+  Status status = ExtractTree(dir / "a.tar", dir / "to");
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string file = dir / "to/caf\xc3\xa9";
+  EXPECT_EQ(*ReadFile(file), content);
+  EXPECT_EQ(Look(file).st_uid, 3'000'000U);
+  EXPECT_EQ(Look(file).st_mtim.tv_nsec, 5);
+  EXPECT_EQ(Look(file).st_mode & 07777, 0640U);
+  EXPECT_EQ(Attribute(file, "trusted.note"), "kept");
+  EXPECT_EQ(Attribute(file, "system.posix_acl_access").size(), 4U + 5 * 8);
+}
+
 // A container's overlay on two nodes, over the same image.
 class Upper : public testing::Test {
  protected:

@@ -41,13 +41,15 @@ esac
 exit 0
 )";
 
+constexpr char kVolume[] = "pods/pod/volumes/kubernetes.io~empty-dir/data";
+
 class Verbs : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(unshare(CLONE_NEWNS), 0) << "these tests need root";
     ASSERT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
     for (const char* path : {"run/containers", "state/pods", "run/restored", "run/signalled", "install/bin", "install/criu", "freezer",
-                             "root/c1", "tasks/c1/rootfs", "landing", "volume"}) {
+                             "root/c1", "tasks/c1/rootfs", "landing", "faults", kVolume}) {
       ASSERT_TRUE(MakeDirs(dir_ / path).ok());
     }
     Put("runc", kFakeRunc, 0755);
@@ -55,7 +57,7 @@ class Verbs : public testing::Test {
     Put("calls", "");
     Put("freezer/freezer.state", "THAWED\n");
     Put("freezer/cgroup.procs", "");
-    Put("volume/file", "kept");
+    Put(kVolume + std::string("/file"), "kept");
     Put("root/c1/state.json", DumpJson({{"cgroup_paths", {{"freezer", dir_ / "freezer"}}}}));
     WriteSpec({});
     ASSERT_EQ(mount("tmpfs", (dir_ / "tasks/c1/rootfs").c_str(), "tmpfs", 0, nullptr), 0);
@@ -91,8 +93,16 @@ class Verbs : public testing::Test {
     request.deadline_unix_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::Real().Wall().time_since_epoch()).count() + within_ms;
     request.containers = {{"main", "c1"}};
-    request.volumes = {{"data", dir_ / "volume"}};
+    request.volumes = {{"data", dir_ / kVolume}};
     Put("landing/request.json", DumpJson(request.ToJson()));
+  }
+  // Another container of the pod, of which no request knows.
+  void AddSidecar() {
+    for (const char* path : {"root/c2", "freezer2"}) ASSERT_TRUE(MakeDirs(dir_ / path).ok());
+    Put("freezer2/freezer.state", "THAWED\n");
+    Put("freezer2/cgroup.procs", "");
+    const Json labels = {"io.kubernetes.cri.sandbox-uid=pod", "io.kubernetes.cri.container-name=side"};
+    Put("root/c2/state.json", DumpJson({{"cgroup_paths", {{"freezer", dir_ / "freezer2"}}}, {"config", {{"labels", labels}}}}));
   }
   void WriteResult(bool ok) {
     DumpResult result;
@@ -106,8 +116,12 @@ class Verbs : public testing::Test {
         places::Program("holdfast-runc"), "--root", dir_ / "root", "--log", dir_ / "log.json", "--log-format", "json"};
     argv.insert(argv.end(), args.begin(), args.end());
     ProcessOptions options;
-    options.env = {"HOLDFAST_RUNC_REAL=" + (dir_ / "runc"), "HOLDFAST_RUN_DIR=" + (dir_ / "run"), "HOLDFAST_STATE_DIR=" + (dir_ / "state"),
-                   "HOLDFAST_INSTALL_DIR=" + (dir_ / "install"), "FAKE=" + dir_.path()};
+    options.env = {"HOLDFAST_RUNC_REAL=" + (dir_ / "runc"),
+                   "HOLDFAST_RUN_DIR=" + (dir_ / "run"),
+                   "HOLDFAST_STATE_DIR=" + (dir_ / "state"),
+                   "HOLDFAST_INSTALL_DIR=" + (dir_ / "install"),
+                   "FAKE=" + dir_.path(),
+                   "HOLDFAST_FAULT_DIR=" + (dir_ / "faults")};
     Result<ProcessResult> result = RunProcess(argv, options);
     EXPECT_TRUE(result.ok());
     error_ = result->err;
@@ -415,6 +429,35 @@ TEST_F(Verbs, AFinalDumpLeavesTheContainerFrozen) {
   // Once more: the answer is there already.
   EXPECT_EQ(Call({"dump", dir_ / "landing"}), 0);
   EXPECT_EQ(Get("calls").find("checkpoint"), Get("calls").rfind("checkpoint"));
+}
+
+// Hole 1: whoever else is in the pod stands still while its files are read; and is thawed by whoever comes next, should the dump be killed.
+TEST_F(Verbs, OtherContainersOfThePodStandStillWhileItsFilesAreRead) {
+  AddSidecar();
+  WriteRequest(true);
+  Put("faults/runtime.beside_held", "kill");
+  EXPECT_NE(Call({"dump", dir_ / "landing"}), 0);
+  EXPECT_FALSE(Has("landing/volumes/data.tar"));
+  EXPECT_TRUE(Get("freezer2/freezer.state").starts_with("FROZEN"));
+  EXPECT_EQ(Call({"thaw", "--root", dir_ / "root", "c1"}), 0) << error_;
+  EXPECT_TRUE(Get("freezer2/freezer.state").starts_with("THAWED"));
+  EXPECT_FALSE(Has("run/beside/c2"));
+  EXPECT_EQ(Call({"dump", dir_ / "landing"}), 0) << error_;
+  EXPECT_TRUE(Has("landing/volumes/data.tar"));
+  EXPECT_TRUE(Get("freezer/freezer.state").starts_with("FROZEN"));
+  EXPECT_TRUE(Get("freezer2/freezer.state").starts_with("THAWED")) << "nobody else would thaw it";
+  EXPECT_FALSE(Has("run/beside/c2"));
+}
+
+// Hole 1: a request that points elsewhere is refused before anything freezes.
+TEST_F(Verbs, OnlyEmptyDirsOfThePodAreRead) {
+  WriteRequest(true);
+  Json request = *ParseJson(Get("landing/request.json"));
+  request["volumes"][0]["path"] = dir_ / "install";
+  Put("landing/request.json", DumpJson(request));
+  EXPECT_EQ(Call({"dump", dir_ / "landing"}), 1);
+  EXPECT_TRUE(Get("freezer/freezer.state").starts_with("THAWED"));
+  EXPECT_EQ(Get("calls").find("checkpoint"), std::string::npos);
 }
 
 TEST_F(Verbs, ADumpThatIsNotFinalThaws) {
