@@ -56,6 +56,7 @@ CertificateOptions Certificates(const AppOptions& options) {
   certificates.store_hosts = StoreHosts(options.ns);
   certificates.mutating_configuration = options.mutating_configuration;
   certificates.validating_configuration = options.validating_configuration;
+  certificates.kek_secret = options.store_kek_secret;
   return certificates;
 }
 

@@ -27,6 +27,7 @@ struct AppOptions {
   int webhook_port = 9443, metrics_port = 8080;  // 0: any
   std::vector<std::string> webhook_hosts;        // further names in the webhooks' certificate
   std::string mutating_configuration = "holdfast", validating_configuration = "holdfast";
+  std::string store_kek_secret{};  // made where there is none; empty: by somebody else
   Duration drain_deadline = std::chrono::seconds(100);
   bool on_stop = false;  // reconcilers/stop decides about stopped pods
   int max_drains_per_node = 4;

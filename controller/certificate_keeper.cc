@@ -6,6 +6,7 @@
 #include "api/stores.h"
 #include "base/log.h"
 #include "kube/base64.h"
+#include "storage/aead.h"
 
 namespace holdfast::controller {
 namespace {
@@ -130,6 +131,24 @@ Result<KeyPair> CertificateKeeper::EnsureServer(const Ca& ca, const std::string&
   return KeyPair{Get(data, "tls.crt"), Get(data, "tls.key")};
 }
 
+Status CertificateKeeper::EnsureKek(std::stop_token stop) {
+  if (options_.kek_secret.empty() || kek_made_) return Status::Ok();
+  storage::Secret key;
+  HF_RETURN_IF_ERROR(storage::FillRandom(key));
+  const std::string text(reinterpret_cast<const char*>(key.data()), key.size());
+  const Json secret = {
+      {"apiVersion", "v1"},
+      {"kind", "Secret"},
+      {"metadata", {{"name", options_.kek_secret}, {"namespace", options_.ns}, {"labels", {{"app.kubernetes.io/managed-by", "holdfast"}}}}},
+      {"type", "Opaque"},
+      {"data", {{"kek", kube::EncodeBase64(text)}}}};
+  const Status made = client_.Create(kube::Secret::kResource, options_.ns, secret, Calls(stop)).status();
+  if (!made.ok() && made.code() != Code::kAlreadyExists) return made.With("Secret " + options_.ns + "/" + options_.kek_secret);
+  if (made.ok()) LogInfo("the store's key was made: keep a copy apart from its volume", {{"secret", options_.kek_secret}});
+  kek_made_ = true;
+  return Status::Ok();
+}
+
 Status CertificateKeeper::PublishBundle(const std::string& bundle, std::stop_token stop) {
   auto found = client_.Get(kube::kConfigMaps, options_.ns, kCaName, Calls(stop));
   if (found.ok() && GetString(*found, {"data", "ca.crt"}) == bundle) return Status::Ok();
@@ -161,6 +180,7 @@ Status CertificateKeeper::ApplyBundle(const kube::Resource& resource, const std:
 }
 
 Status CertificateKeeper::Ensure(std::stop_token stop) {
+  const Status kek = EnsureKek(stop);
   HF_ASSIGN_OR_RETURN(Ca ca, EnsureCa(stop));
   HF_ASSIGN_OR_RETURN(KeyPair webhook, EnsureServer(ca, options_.webhook_secret, options_.webhook_hosts, stop));
   HF_RETURN_IF_ERROR(EnsureServer(ca, options_.store_secret, options_.store_hosts, stop).status());
@@ -172,7 +192,7 @@ Status CertificateKeeper::Ensure(std::stop_token stop) {
   HF_RETURN_IF_ERROR(ApplyBundle(kube::kMutatingWebhooks, options_.mutating_configuration, ca.bundle, stop));
   HF_RETURN_IF_ERROR(ApplyBundle(kube::kValidatingWebhooks, options_.validating_configuration, ca.bundle, stop));
   ready_ = true;
-  return Status::Ok();
+  return kek;
 }
 
 void CertificateKeeper::Start() {

@@ -74,6 +74,8 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--store-ca-file", options.store_ca_file, "CA of the store's certificate (read again when it changes)");
   app.add_option("--store-token-file", options.store_token_file, "Token for the store")->capture_default_str();
+  app.add_option("--store-kek-secret", options.store_kek_secret,
+                 "Secret with the store's key, made where there is none (default: not made)");
   app.add_option("--wait-image", options.wait_image, "Image of the init container that waits for a pod's checkpoint")->required();
   app.add_option("--wait-command", options.wait_command, "Its command")->capture_default_str();
   app.add_option("--listen", options.listen, "Address of both ports")->capture_default_str();

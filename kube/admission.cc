@@ -1,12 +1,8 @@
 #include "kube/admission.h"
 
-#include <cerrno>
-#include <system_error>
-#include <thread>
-
 #include "base/log.h"
 #include "kube/admission_review.h"
-#include "kube/connection_queue.h"
+#include "kube/http_server.h"
 #include "kube/metrics.h"
 #include "kube/tls_certificate.h"
 
@@ -14,13 +10,15 @@ namespace holdfast::kube {
 namespace {
 
 constexpr size_t kMaxBodyBytes = 7 << 20;  // an object may be 3 MiB, and an update carries two
-constexpr time_t kPeerTimeoutSeconds = 5;
-constexpr Duration kRequestLimit = std::chrono::seconds(15);  // an API server has given up by then
-constexpr Duration kLookEvery = std::chrono::milliseconds(250);
-// Longer than the 90 s after which the API server drops an idle connection: closing first would race with its next request.
-constexpr time_t kKeepAliveSeconds = 100;
-constexpr size_t kThreads = 64;      // one a connection; an API server keeps at most 25 idle ones
-constexpr size_t kMaxWaiting = 256;  // more connections wait in the kernel's backlog
+// An API server has given up by the end of head and body; idle: longer than the 90 s after which it drops a connection by itself, since
+// closing first would race with its next request.
+const HttpServerOptions kReviews{.threads = 64,
+                                 .max_connections = 1024,
+                                 .body_first = kMaxBodyBytes,
+                                 .head = std::chrono::seconds(10),
+                                 .body = std::chrono::seconds(15),
+                                 .idle = std::chrono::seconds(100)};
+const HttpServerOptions kPages{.threads = 8, .max_connections = 256, .body_first = 64 << 10, .head = std::chrono::seconds(5)};
 
 // httplib's routes are regular expressions.
 std::string Literal(const std::string& path) {
@@ -72,84 +70,43 @@ void Answer(const std::string& path, const AdmissionServer::Handler& handler, Ru
 
 struct AdmissionServer::Impl {
   RuntimeMetrics* const metrics;
-  TlsServerState tls{};  // before the server: connections use it until they are gone
+  TlsServerState tls{};
   std::map<std::string, Handler> handlers{};
   std::map<std::string, Page> pages{};
-  std::unique_ptr<httplib::Server> server{};
-  std::atomic<ConnectionQueue*> queue{nullptr};  // the listener's
-  std::thread listener{};
-  std::jthread keeper{};
-  int port = 0;
+  std::unique_ptr<HttpServer> server{};
 
-  Status Start(std::unique_ptr<httplib::Server> fresh, const std::string& address, int wanted, bool with_tls);
-  void AddRoutes(bool with_tls);
-  void Keep(const std::stop_token& stop);
+  Status Start(const HttpServerOptions& options, const std::string& address, int port, bool with_tls);
+  void AddRoutes(httplib::Server& routes, bool with_tls);
 };
 
-void AdmissionServer::Impl::AddRoutes(bool with_tls) {
+void AdmissionServer::Impl::AddRoutes(httplib::Server& routes, bool with_tls) {
   for (const auto& [path, page] : pages) {
-    server->Get(Literal(path), [&page = page](const httplib::Request&, httplib::Response& response) {
+    routes.Get(Literal(path), [&page = page](const httplib::Request&, httplib::Response& response) {
       auto [status, body] = page();
       response.status = status;
       response.set_content(body, "text/plain; version=0.0.4; charset=utf-8");
     });
   }
-  if (!with_tls) return;
-  for (const auto& [path, handler] : handlers) {
-    server->Post(Literal(path), [this, &path = path, &handler = handler](const httplib::Request& request, httplib::Response& response) {
-      Answer(path, handler, metrics, request, response);
-    });
-  }
-  server->set_logger([](const httplib::Request&, const httplib::Response&) { TlsServerState::RequestDone(); });
-}
-
-Status AdmissionServer::Impl::Start(std::unique_ptr<httplib::Server> fresh, const std::string& address, int wanted, bool with_tls) {
-  if (server) return {Code::kFailedPrecondition, "this server runs already"};
-  if (!fresh->is_valid()) return {Code::kInternal, "cannot set up TLS"};
-  server = std::move(fresh);
-  AddRoutes(with_tls);
-  server->new_task_queue = [this] {
-    auto* fresh_queue = new ConnectionQueue(kThreads, kMaxWaiting);
-    queue = fresh_queue;
-    return fresh_queue;
-  };
-  server->set_payload_max_length(kMaxBodyBytes);
-  server->set_read_timeout(kPeerTimeoutSeconds);
-  server->set_write_timeout(kPeerTimeoutSeconds);
-  server->set_tcp_nodelay(true);
-  // Plain connections cannot be ended from outside, so Stop would wait for idle ones.
-  server->set_keep_alive_max_count(with_tls ? size_t{1} << 30 : 1);
-  server->set_keep_alive_timeout(with_tls ? kKeepAliveSeconds : kPeerTimeoutSeconds);
-  server->set_exception_handler([](const httplib::Request& request, httplib::Response& response, const std::exception_ptr&) {
+  routes.set_exception_handler([](const httplib::Request& request, httplib::Response& response, const std::exception_ptr&) {
     LogError("a page threw", {{"path", request.path}});
     response.status = 500;
   });
-  server->set_socket_options(OwnPort);
-  if (wanted == 0) {
-    port = server->bind_to_any_port(address);
-  } else {
-    port = server->bind_to_port(address, wanted) ? wanted : -1;
+  if (!with_tls) return;
+  for (const auto& [path, handler] : handlers) {
+    routes.Post(Literal(path), [this, &path = path, &handler = handler](const httplib::Request& request, httplib::Response& response) {
+      Answer(path, handler, metrics, request, response);
+    });
   }
-  if (port <= 0) {
-    server.reset();
-    port = 0;
-    return {Code::kUnavailable,
-            "cannot listen on " + address + ":" + std::to_string(wanted) + ": " + std::generic_category().message(errno)};
-  }
-  listener = std::thread([this] { server->listen_after_bind(); });
-  // Until it runs, stop() would be ignored.
-  while (!server->is_running()) std::this_thread::yield();
-  if (with_tls) keeper = std::jthread([this](const std::stop_token& stop) { Keep(stop); });
-  return Status::Ok();
 }
 
-// Threads are for those who ask something.
-void AdmissionServer::Impl::Keep(const std::stop_token& stop) {
-  while (Clock::Real().Sleep(kLookEvery, stop)) {
-    if (size_t cut = tls.CutSlow(kRequestLimit); cut > 0) LogWarning("cut off clients that did not finish their request", {{"count", cut}});
-    ConnectionQueue* now = queue;
-    if (now != nullptr && now->waiting() > 0) tls.CutIdle(now->waiting());
-  }
+Status AdmissionServer::Impl::Start(const HttpServerOptions& options, const std::string& address, int port, bool with_tls) {
+  if (server) return {Code::kFailedPrecondition, "this server runs already"};
+  server = std::make_unique<HttpServer>(options, with_tls ? &tls : nullptr);
+  AddRoutes(server->routes(), with_tls);
+  server->routes().set_payload_max_length(kMaxBodyBytes);
+  Status started = server->Start(address, port);
+  if (!started.ok()) server.reset();
+  return started;
 }
 
 AdmissionServer::AdmissionServer(RuntimeMetrics* metrics) : impl_(new Impl{.metrics = metrics}) {}
@@ -166,24 +123,13 @@ Status AdmissionServer::SetCertificate(const std::string& cert_chain_pem, const 
 
 Status AdmissionServer::Start(const std::string& address, int port) {
   if (!impl_->tls.HasCertificate()) return {Code::kFailedPrecondition, "an admission server needs a certificate before it starts"};
-  auto server = std::make_unique<httplib::SSLServer>([this](SSL_CTX& context) { return impl_->tls.Install(&context); });
-  return impl_->Start(std::move(server), address, port, /*with_tls=*/true);
+  return impl_->Start(kReviews, address, port, /*with_tls=*/true);
 }
 
-Status AdmissionServer::StartPlain(const std::string& address, int port) {
-  return impl_->Start(std::make_unique<httplib::Server>(), address, port, /*with_tls=*/false);
-}
+Status AdmissionServer::StartPlain(const std::string& address, int port) { return impl_->Start(kPages, address, port, /*with_tls=*/false); }
 
-int AdmissionServer::port() const { return impl_->port; }
+int AdmissionServer::port() const { return impl_->server ? impl_->server->port() : 0; }
 
-void AdmissionServer::Stop() {
-  if (!impl_->server) return;
-  impl_->keeper = {};  // before the queue goes
-  impl_->server->stop();
-  impl_->tls.ShutDownConnections();
-  impl_->listener.join();
-  impl_->server.reset();
-  impl_->port = 0;
-}
+void AdmissionServer::Stop() { impl_->server.reset(); }
 
 }  // namespace holdfast::kube

@@ -1,6 +1,6 @@
-// An HTTPS server for AdmissionReview v1 and plain GET pages (/metrics, /healthz). HTTP/1.1 only. Certificates can be replaced while it
-// runs. Limits: bodies of 7 MiB; 64 connections at a time, further ones wait and push out those that are idle; a peer that is silent in
-// the middle of a request for 5 s is cut off, and with TLS so is one that has not got its request through within 15 s, however it dawdles.
+// An HTTPS server for AdmissionReview v1 and plain GET pages (/metrics, /healthz), in the shell of http_server.h. Certificates can be
+// replaced while it runs. Limits: bodies of 7 MiB; a request has to be through, from its first byte to its last, within 25 s, however its
+// peer dawdles, and no thread waits for that; pages without TLS have no bodies, and 256 connections at most.
 #pragma once
 
 #include <functional>

@@ -151,7 +151,7 @@ Result<HttpAnswer> HttpCaller::Try(const HttpCall& call, const CallLimits& limit
   curl_off_t length = 0;
   for (const auto& part : call.body) length += static_cast<curl_off_t>(part.size());
   char error[CURL_ERROR_SIZE] = {};
-  curl_slist* headers = curl_slist_append(nullptr, "Expect:");  // the server never refuses before it has read the body
+  curl_slist* headers = curl_slist_append(nullptr, "Expect:");  // an answer that comes before all was sent is heard all the same
   if (!token.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + token).c_str());
   headers = curl_slist_append(headers, "Content-Type: application/octet-stream");
   for (const auto& [name, value] : call.headers) headers = curl_slist_append(headers, (name + ": " + value).c_str());

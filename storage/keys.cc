@@ -79,8 +79,9 @@ Result<UnwrappedKeys> UnwrapKeys(std::string_view text, const std::string& ns, c
   memcpy(unwrapped.kek.data(), text.data() + 8, 16);
   auto kek = std::find_if(keks.begin(), keks.end(), [&](const Kek& one) { return one.id == unwrapped.kek; });
   if (kek == keks.end())
-    return Status(Code::kFailedPrecondition, "the keys of the namespace " + ns + " are wrapped by the KEK " + ToHex(unwrapped.kek) +
-                                                 ", which was not given: add its file with --kek-file");
+    return Status(Code::kFailedPrecondition,
+                  "the keys of the namespace " + ns + " are wrapped by the KEK " + ToHex(unwrapped.kek) +
+                      ", which was not given: add its file with --kek-file (in a cluster: put the Secret that had it back, from a copy)");
   Salt salt;
   memcpy(salt.data(), text.data() + 24, 16);
   std::array<uint8_t, 64> plain;

@@ -13,7 +13,7 @@ inline constexpr size_t kMaxSegments = 1 << 22;    // of a checkpoint: 256 GiB
 inline constexpr size_t kMaxReferences = 1 << 19;  // of a manifest: segments of short files, and leaves
 inline constexpr size_t kMaxManifestBytes = 48 << 20;
 inline constexpr size_t kMaxPathBytes = 1024, kMaxPathDepth = 32;
-inline constexpr size_t kMaxOpenSessions = 256;
+inline constexpr size_t kMaxOpenSessions = 256, kMaxOpenSessionsOfNode = 64;
 inline constexpr size_t kBatchBytes = 8 << 20;  // of segments in one request, uncompressed
 inline constexpr size_t kBatchSegments = 256;   // ids in one request
 

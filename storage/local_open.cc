@@ -94,6 +94,7 @@ Status LocalStore::LoadSessions() {
     }
     OpenState& state = open_[id];
     state.ns = ns;
+    state.node = GetString(*json, {"node"});
     state.inherited = true;
     state.last_used = clock_.Mono();
     ++inherited_[ns];

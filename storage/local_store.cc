@@ -63,10 +63,15 @@ void LocalStore::Close() {
   idle_.notify_all();
 }
 
-Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, const std::string& ns) {
+Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, const std::string& ns) { return OpenSession(id, ns, ""); }
+
+Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, const std::string& ns, const std::string& node) {
   HF_RETURN_IF_ERROR(CheckId(id, "checkpoint uid"));
   HF_RETURN_IF_ERROR(CheckId(ns, "namespace"));
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
+  if (closing_) return Closed();
+  if (!open_.contains(id) && !committed_.contains(id) && !aborted_.contains(id))
+    HF_RETURN_IF_ERROR(PlaceFor(node, lock));  // which lets go of the lock
   if (closing_) return Closed();
   if (aborted_.contains(id)) return AbortedBefore(id);
   if (damaged_.contains(id)) return Status(Code::kDataLoss, "the checkpoint " + id + " was committed, and its manifest is damaged");
@@ -79,17 +84,41 @@ Result<std::unique_ptr<Session>> LocalStore::OpenSession(const std::string& id, 
   HF_ASSIGN_OR_RETURN(NamespaceKeys keys, volume_->Keys(ns));
   if (open != open_.end()) open->second.last_used = clock_.Mono();
   if (taken == nullptr) {
-    if (open_.size() >= kMaxOpenSessions) {
-      return Status(Code::kResourceExhausted,
-                    "the store has " + std::to_string(open_.size()) + " open sessions, its limit: try again when some have ended");
-    }
     HF_RETURN_IF_ERROR(RoomFor(0, options_.reserve_bytes));
-    HF_RETURN_IF_ERROR(volume_->WriteMark("sessions", id, DumpJson({{"ns", ns}})));
+    HF_RETURN_IF_ERROR(volume_->WriteMark("sessions", id, DumpJson({{"ns", ns}, {"node", node}})));
     OpenState& state = open_[id];
     state.ns = ns;
+    state.node = node;
     state.last_used = clock_.Mono();
   }
   return std::unique_ptr<Session>(std::make_unique<LocalSession>(this, id, keys.hash));
+}
+
+// Of those of the node, where it has reached its bound, else of all: the one that was unused for longest.
+Status LocalStore::PlaceFor(const std::string& node, Lock& lock) {
+  for (;;) {
+    size_t of_node = 0;
+    for (const auto& [id, state] : open_) of_node += !node.empty() && state.node == node ? 1 : 0;
+    const bool node_full = of_node >= kMaxOpenSessionsOfNode;
+    if (!node_full && open_.size() < kMaxOpenSessions) return Status::Ok();
+    auto oldest = open_.end();
+    for (auto it = open_.begin(); it != open_.end(); ++it) {
+      const OpenState& state = it->second;
+      const bool abandoned = !state.busy && !state.maybe_committed && clock_.Mono() - state.last_used > options_.session_abandoned;
+      if (!abandoned || (node_full && state.node != node)) continue;
+      if (oldest == open_.end() || state.last_used < oldest->second.last_used) oldest = it;
+    }
+    // Not that the store is full: this passes.
+    if (oldest == open_.end()) {
+      return Status(Code::kUnavailable,
+                    (node_full ? "node " + node + " has " + std::to_string(of_node) : "the store has " + std::to_string(open_.size())) +
+                        " open sessions, its limit: try again when some have ended");
+    }
+    const std::string id = oldest->first;
+    LogWarning("a session that nobody used gave way to another", {{"session", id}, {"node", oldest->second.node}});
+    HF_RETURN_IF_ERROR(volume_->RemoveMark("sessions", id));
+    EndSession(id, lock);
+  }
 }
 
 Result<std::unique_ptr<Session>> LocalStore::FindSession(const std::string& id) {

@@ -18,10 +18,11 @@ namespace holdfast::storage {
 
 struct LocalStoreOptions {
   std::string dir;
-  uint64_t max_bytes = 0;                          // of packs; 0: what the volume has
-  uint64_t reserve_bytes = 256 << 20;              // kept free on the volume, and below max_bytes: a session begins only above it
-  Duration session_idle = std::chrono::hours(24);  // an open session that nobody used for so long is aborted by ExpireSessions
-  std::vector<Kek> keks;                           // see VolumeOptions
+  uint64_t max_bytes = 0;                              // of packs; 0: what the volume has
+  uint64_t reserve_bytes = 256 << 20;                  // kept free on the volume, and below max_bytes: a session begins only above it
+  Duration session_idle = std::chrono::hours(24);      // an open session that nobody used for so long is aborted by ExpireSessions
+  Duration session_abandoned = std::chrono::hours(2);  // and one unused for so long gives way: deadlines are an hour at most
+  std::vector<Kek> keks;                               // see VolumeOptions
   PackLimits packs;
   FileSystem* fs = nullptr;  // null: the real one
 };
@@ -80,6 +81,9 @@ class LocalStore final : public Store {
   ~LocalStore() override;
 
   Result<std::unique_ptr<Session>> OpenSession(const std::string& id, const std::string& ns) override;
+  // For a node, which has a bound of its own; empty: for nobody's. Where one of the bounds is reached, a session that nobody has used for
+  // longer than any drain may last gives way: it can be opened anew, and sent again. kUnavailable: none does, for now.
+  Result<std::unique_ptr<Session>> OpenSession(const std::string& id, const std::string& ns, const std::string& node);
   Result<SessionState> StateOf(const std::string& id) override;
   Result<Manifest> GetManifest(const std::string& id) override;
   Result<std::string> GetSegment(const std::string& manifest, const SegmentRef& segment) override;
@@ -162,6 +166,7 @@ class LocalStore final : public Store {
   };
   struct OpenState {
     std::string ns;
+    std::string node;              // for which it was opened
     bool busy = false;             // a Commit or Abort is on its way
     bool maybe_committed = false;  // the manifest was renamed but the folder could not be synced
     bool inherited = false;        // open since before the last start
@@ -217,6 +222,7 @@ class LocalStore final : public Store {
   Result<OpenState*> FindOpen(const std::string& id);  // locked; touches it
   Result<std::shared_ptr<const Members>> MembersOf(const std::string& manifest);
   Status RoomFor(uint64_t bytes, uint64_t reserve);  // locked
+  Status PlaceFor(const std::string& node, Lock& lock);
   Status ReadMember(const Members& members, const SegmentId& id, StoredSegment* segment);
   // local_packs.cc
   Result<PackPointer> NewPack(const std::string& ns, bool held, bool tight);

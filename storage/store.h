@@ -108,7 +108,8 @@ class Session {
 class Store {
  public:
   virtual ~Store() = default;
-  // `id`: the checkpoint's uid. Opening an open session again resumes it. kResourceExhausted: full (says how full).
+  // `id`: the checkpoint's uid. Opening an open session again resumes it. kResourceExhausted: full (says how full). kUnavailable: also when
+  // too many are open.
   virtual Result<std::unique_ptr<Session>> OpenSession(const std::string& id, const std::string& ns) = 0;
   virtual Result<SessionState> StateOf(const std::string& id) = 0;
   virtual Result<Manifest> GetManifest(const std::string& id) = 0;

@@ -5,7 +5,7 @@
 namespace holdfast::storage {
 namespace {
 
-constexpr size_t kMaxEntries = 1024;
+constexpr size_t kMaxEntries = 1024, kMaxAsking = 16;
 constexpr size_t kMaxTokenBytes = 16 << 10;
 
 // Without random bytes there is no cache key, and without a cache the store would ask the API server for every request: rather not start.
@@ -24,23 +24,32 @@ CachedAuthenticator::CachedAuthenticator(std::unique_ptr<Authenticator> inner, D
 Result<Caller> CachedAuthenticator::Authenticate(const std::string& token, std::stop_token stop) {
   if (token.empty() || token.size() > kMaxTokenBytes) return Nobody();
   const SegmentId id = HashSegment(key_, AsBytes(token));
+  bool was_good = false;
   {
     std::lock_guard lock(mutex_);
-    auto known = entries_.find(id);
-    if (known != entries_.end() && clock_.Mono() < known->second.until) {
-      if (known->second.caller.user.empty()) return Nobody();
-      return known->second.caller;
-    }
+    auto known = known_.find(id);
+    was_good = known != known_.end();
+    if (was_good && clock_.Mono() < known->second.until) return known->second.caller;
+    auto nobodys = nobodys_.find(id);
+    if (nobodys != nobodys_.end() && clock_.Mono() < nobodys->second.until) return Nobody();
+    if (!was_good && asking_ >= kMaxAsking) return Status(Code::kUnavailable, "many new tokens are being reviewed: try again");
+    asking_ += was_good ? 0 : 1;
   }
   Result<Caller> caller = inner_->Authenticate(token, stop);
-  if (!caller.ok() && caller.status().code() != Code::kUnauthenticated) return caller;
   std::lock_guard lock(mutex_);
-  if (entries_.size() >= kMaxEntries) {
-    std::erase_if(entries_, [&](const auto& entry) { return clock_.Mono() >= entry.second.until; });
-    if (entries_.size() >= kMaxEntries) entries_.clear();
-  }
-  entries_[id] = Entry{.caller = caller.ok() ? *caller : Caller(), .until = clock_.Mono() + (caller.ok() ? known_for_ : unknown_for_)};
+  asking_ -= was_good ? 0 : 1;
+  if (!caller.ok() && caller.status().code() != Code::kUnauthenticated) return caller;
+  Entries& entries = caller.ok() ? known_ : nobodys_;
+  if (!caller.ok()) known_.erase(id);
+  MakeRoom(&entries);
+  entries[id] = Entry{.caller = caller.ok() ? *caller : Caller(), .until = clock_.Mono() + (caller.ok() ? known_for_ : unknown_for_)};
   return caller;
+}
+
+void CachedAuthenticator::MakeRoom(Entries* entries) {
+  if (entries->size() < kMaxEntries) return;
+  std::erase_if(*entries, [&](const auto& entry) { return clock_.Mono() >= entry.second.until; });
+  if (entries->size() >= kMaxEntries) entries->clear();
 }
 
 Status AllowList::Add(const std::string& flag) {

@@ -26,7 +26,8 @@ class Authenticator {
   virtual Result<Caller> Authenticate(const std::string& token, std::stop_token stop) = 0;
 };
 
-// Remembers the answers of another one for a while, by a keyed hash of the token: a token itself is never kept.
+// Remembers the answers of another one for a while, by a keyed hash of the token: a token itself is never kept. Tokens that were not good
+// before are asked about a few at a time, and forgotten apart from the good ones, so that whoever makes some up keeps nobody else out.
 class CachedAuthenticator final : public Authenticator {
  public:
   CachedAuthenticator(std::unique_ptr<Authenticator> inner, Duration known_for, Duration unknown_for, Clock& clock);
@@ -34,15 +35,18 @@ class CachedAuthenticator final : public Authenticator {
 
  private:
   struct Entry {
-    Caller caller;  // without a user: nobody's
+    Caller caller;
     MonoTime until;
   };
+  using Entries = std::map<SegmentId, Entry>;
+  void MakeRoom(Entries* entries);
   const std::unique_ptr<Authenticator> inner_;
   const Duration known_for_, unknown_for_;
   Clock& clock_;
   const HashKey key_;
   std::mutex mutex_;
-  std::map<SegmentId, Entry> entries_;
+  Entries known_, nobodys_;
+  size_t asking_ = 0;  // about tokens that are not among the known
 };
 
 enum class Role : unsigned { kReadWrite = 1, kDelete = 2 };

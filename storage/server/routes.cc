@@ -165,9 +165,7 @@ void Routes::Serve(const Route& route, const Work& work, const Request& request,
     running_ += entered ? 1 : 0;
   }
   status = entered ? Admit(route, request) : Status(Code::kUnavailable, "the store is stopping: try again");
-  if (!status.ok() && body != nullptr) {
-    [[maybe_unused]] Status dropped = ReadBody(*body, kMaxFramesBytes, clock_, [](std::string_view) { return Status::Ok(); });
-  }
+  // The body of one that is refused is not read here: no thread waits for what strangers send. The shell drops it.
   if (status.ok()) status = work(request.matches[1], request, response, body);
   if (status.ok() && response.status == -1) response.status = 200;
   if (!status.ok()) {
@@ -242,7 +240,12 @@ bool Routes::MayReadKeys(const Request& request) {
 }
 
 Status Routes::Open(const std::string& id, const Request& request, Response& response) {
-  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.OpenSession(id, request.get_param_value("ns")));
+  std::string node;
+  if (authenticator_ != nullptr) {
+    HF_ASSIGN_OR_RETURN(const Caller caller, Authenticate(request));
+    node = caller.node;
+  }
+  HF_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, store_.OpenSession(id, request.get_param_value("ns"), node));
   response.set_header("Holdfast-Hash-Key", ToHex(session->hash_key()));
   return Status::Ok();
 }

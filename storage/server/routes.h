@@ -4,7 +4,7 @@
 #include <semaphore>
 
 #include "base/fence.h"
-#include "kube/connection_queue.h"
+#include "kube/http_server.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
 #include "storage/server/authorizer.h"

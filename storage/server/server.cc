@@ -3,21 +3,27 @@
 #include <arpa/inet.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <charconv>
-#include <cstring>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "kube/tls_certificate.h"
+#include "kube/http_server.h"
 #include "storage/limits.h"
 #include "storage/server/routes.h"
 
 namespace holdfast::storage {
 namespace {
 
-constexpr size_t kThreads = 48, kMaxWaiting = 128;  // connections served, and waiting for a thread
-constexpr time_t kPeerTimeoutSeconds = 10;          // silence in the middle of a request or an answer
-constexpr time_t kKeepAliveSeconds = 30, kPlainKeepAliveSeconds = 1;
+// Agents keep eight idle connections each. A body is read only after its sender was found to be one who may send it.
+const kube::HttpServerOptions kShell{.threads = 48,
+                                     .max_connections = 2048,
+                                     .body_first = std::nullopt,
+                                     .body = std::chrono::seconds(60),
+                                     .answer = std::chrono::seconds(60),
+                                     .silence = std::chrono::seconds(10),
+                                     .idle = std::chrono::seconds(30)};
+constexpr Duration kLastAnswers = std::chrono::seconds(1);  // to those whose requests have ended when it stops
 constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5), kScrubAgain = std::chrono::seconds(5);
 constexpr uint64_t kCollectBytesPerSecond = 64 << 20;
 
@@ -47,13 +53,13 @@ struct StoreServer::Impl {
   const AllowList allowed;
   const ServerOptions options;
   Clock& clock;
-  kube::TlsServerState tls;  // before the server: connections use it until they are gone
+  kube::TlsServerState tls;
   Routes routes;
   LocalStore& store;
-  std::unique_ptr<httplib::Server> server;
-  std::thread listener;
+  std::unique_ptr<kube::HttpServer> server;
   std::jthread keeper, collector, scrubber;
   std::string certificate_version;
+  std::atomic<bool> serving{false};
   int port = 0;
 
   Status LoadCertificate();
@@ -141,33 +147,14 @@ Status StoreServer::Start(std::stop_token stop) {
   if (impl_->authenticator && !with_tls)
     return Status(Code::kInvalidArgument, "tokens do not travel in the clear: give --tls-cert-file and --tls-key-file");
   if (impl_->authenticator && impl_->allowed.empty()) return Status(Code::kInvalidArgument, "nobody may use this store: give --allow");
-  if (with_tls) {
-    HF_RETURN_IF_ERROR(impl_->AwaitCertificate(stop));
-    impl_->server = std::make_unique<httplib::SSLServer>([this](SSL_CTX& context) { return impl_->tls.Install(&context); });
-  } else {
-    impl_->server = std::make_unique<httplib::Server>();
-  }
-  httplib::Server& server = *impl_->server;
-  if (!server.is_valid()) return Status(Code::kInternal, "cannot set up TLS");
-  impl_->routes.AddTo(server);
-  server.new_task_queue = [] { return new kube::ConnectionQueue(kThreads, kMaxWaiting); };
-  server.set_payload_max_length(kMaxManifestBytes);
-  server.set_read_timeout(kPeerTimeoutSeconds);
-  server.set_write_timeout(kPeerTimeoutSeconds);
-  server.set_tcp_nodelay(true);
-  server.set_keep_alive_max_count(size_t{1} << 30);
-  // Plain connections cannot be ended from outside, so Stop would wait for idle ones.
-  server.set_keep_alive_timeout(with_tls ? kKeepAliveSeconds : kPlainKeepAliveSeconds);
-  server.set_socket_options(kube::OwnPort);
-  impl_->port = options.port == 0                                    ? server.bind_to_any_port(options.address)
-                : server.bind_to_port(options.address, options.port) ? options.port
-                                                                     : -1;
-  if (impl_->port <= 0) {
-    impl_->server.reset();
-    return Status(Code::kUnavailable, "cannot listen on " + options.address + ":" + std::to_string(options.port) + ": " + strerror(errno));
-  }
-  impl_->listener = std::thread([this] { impl_->server->listen_after_bind(); });
-  while (!server.is_running()) std::this_thread::yield();  // until then stop() would be ignored
+  if (with_tls) HF_RETURN_IF_ERROR(impl_->AwaitCertificate(stop));
+  auto server = std::make_unique<kube::HttpServer>(options.shell.value_or(kShell), with_tls ? &impl_->tls : nullptr);
+  impl_->routes.AddTo(server->routes());
+  server->routes().set_payload_max_length(kMaxManifestBytes);
+  HF_RETURN_IF_ERROR(server->Start(options.address, options.port));
+  impl_->server = std::move(server);
+  impl_->port = impl_->server->port();
+  impl_->serving = true;
   impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
   impl_->collector = std::jthread([this](std::stop_token token) { impl_->Collect(token); });
   if (options.scrub.every > Duration(0)) impl_->scrubber = std::jthread([this](std::stop_token token) { impl_->Scrub(token); });
@@ -177,7 +164,7 @@ Status StoreServer::Start(std::stop_token stop) {
 }
 
 int StoreServer::port() const { return impl_->port; }
-bool StoreServer::serving() const { return impl_->server && impl_->server->is_running(); }
+bool StoreServer::serving() const { return impl_->serving; }
 Metrics& StoreServer::metrics() { return impl_->routes.metrics(); }
 
 void StoreServer::Stop() {
@@ -185,10 +172,10 @@ void StoreServer::Stop() {
   impl_->keeper.request_stop();
   impl_->collector.request_stop();
   impl_->scrubber.request_stop();
-  impl_->server->stop();
+  impl_->serving = false;
+  impl_->server->StopListening();
   if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
-  impl_->tls.ShutDownConnections();
-  impl_->listener.join();
+  impl_->server->Stop(kLastAnswers);
   impl_->keeper.join();
   impl_->collector.join();
   if (impl_->scrubber.joinable()) impl_->scrubber.join();

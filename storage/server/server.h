@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/fence.h"
+#include "kube/http_server.h"
 #include "storage/local_store.h"
 #include "storage/server/auth.h"
 #include "storage/server/authorizer.h"
@@ -13,11 +14,12 @@ namespace holdfast::storage {
 
 struct ServerOptions {
   std::string address = "0.0.0.0";
-  int port = 0;                               // 0: any free one
-  std::string tls_cert_file, tls_key_file;    // both empty: plain HTTP, only without authentication
-  Duration drain = std::chrono::seconds(10);  // how long Stop waits for requests that run
-  Duration tighten_after = Duration::max();   // see CollectOptions
-  ScrubOptions scrub{};                       // its stop_token is not used; `every` 0: never
+  int port = 0;                                    // 0: any free one
+  std::string tls_cert_file, tls_key_file;         // both empty: plain HTTP, only without authentication
+  Duration drain = std::chrono::seconds(10);       // how long Stop waits for requests that run
+  Duration tighten_after = Duration::max();        // see CollectOptions
+  ScrubOptions scrub{};                            // its stop_token is not used; `every` 0: never
+  std::optional<kube::HttpServerOptions> shell{};  // other limits than its own, for tests
 };
 
 class StoreServer {

@@ -48,3 +48,22 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
+
+{{/* What agents and controller show the store: a token that nobody else takes, so that the store could not use it elsewhere. */}}
+{{- define "holdfast.storeTokenFlag" -}}
+{{- if .Values.store.tokenAudience }}
+- --store-token-file=/var/run/secrets/holdfast-store/token
+{{- end }}
+{{- end }}
+{{- define "holdfast.storeTokenMount" -}}
+{{- if .Values.store.tokenAudience }}
+- {name: store-token, mountPath: /var/run/secrets/holdfast-store, readOnly: true}
+{{- end }}
+{{- end }}
+{{- define "holdfast.storeTokenVolume" -}}
+{{- with .Values.store.tokenAudience }}
+- name: store-token
+  projected:
+    sources: [{serviceAccountToken: {path: token, audience: {{ . | quote }}, expirationSeconds: 3600}}]
+{{- end }}
+{{- end }}

@@ -7,7 +7,7 @@ import pytest
 from conftest import CHART, ROOT, SYSTEM, eventually
 
 LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
-EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "store.maxBytes=80Gi", "--set", "store.tightenAfter=0s", "--set-string", "agent.cacheBytes=2Gi,agent.landing.memory=0", "--set", "waitImage=example.org/wait:1",
+EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "networkPolicy.storeFrom[0].ipBlock.cidr=10.0.0.0/24", "--set", "store.maxBytes=80Gi", "--set", "store.tightenAfter=0s", "--set-string", "agent.cacheBytes=2Gi,agent.landing.memory=0", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
 VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
@@ -85,6 +85,42 @@ def test_pods_of_the_release_pass_the_restricted_standard(server):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "restricted"}, "spec": spec}
         done = server.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
         assert (done.returncode == 0) == accepted, f"{name}: {done.stderr}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_key_of_the_store_is_rendered(server, variant):
+    """Hole 3: `helm template | kubectl apply`, a GitOps tool's way, made the key anew each time, and nothing stored could be read again."""
+    secrets = [name for kind, name in parsed(server, *VARIANTS[variant]) if kind == "Secret"]
+    assert not secrets, secrets
+    assert render(server, *VARIANTS[variant]) == render(server, *VARIANTS[variant]), "nothing in it is random"
+
+
+def test_the_store_waits_for_the_key_that_the_controller_makes_or_that_is_yours(server):
+    def key_of(*args):
+        objects = parsed(server, *args)
+        flags = pod_spec(objects, "Deployment", "holdfast-controller")["containers"][0]["args"]
+        volume = next(v for v in pod_spec(objects, "StatefulSet", "holdfast-store")["volumes"] if v["name"] == "kek")
+        assert not volume["secret"].get("optional")
+        return volume["secret"]["secretName"], [flag for flag in flags if "kek" in flag]
+
+    assert key_of() == ("holdfast-store-kek", ["--store-kek-secret=holdfast-store-kek"])
+    assert key_of("--set", "store.encryption.secretName=mine") == ("mine", [])
+
+
+def test_the_store_is_shown_tokens_that_are_good_for_nothing_else(server):
+    """Hole 15: it was shown tokens that the API server takes as well."""
+    objects = parsed(server)
+    for kind, name in (("Deployment", "holdfast-controller"), ("DaemonSet", "holdfast-agent")):
+        spec = pod_spec(objects, kind, name)
+        container = spec["containers"][0]
+        flag = next(flag for flag in container["args"] if flag.startswith("--store-token-file="))
+        mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "store-token")
+        assert flag == f"--store-token-file={mount['mountPath']}/token"
+        volume = next(volume for volume in spec["volumes"] if volume["name"] == "store-token")
+        assert volume["projected"]["sources"] == [{"serviceAccountToken": {"path": "token", "audience": "holdfast-store", "expirationSeconds": 3600}}]
+    assert "--token-audience=holdfast-store" in pod_spec(objects, "StatefulSet", "holdfast-store")["containers"][0]["args"]
+    without = render(server, "--set", "store.tokenAudience=")
+    assert "store-token" not in without and "--token-audience" not in without
 
 
 def test_the_local_cluster_puts_agents_on_workers_only(server):

@@ -76,6 +76,7 @@ QUESTIONS = [
     ("store", "get", "pods", "default", "", True),  # where the pod runs that has claimed a checkpoint
     ("store", "list", "pods", "default", "", False),
     ("store", "list", "checkpoints.holdfast.dev", "default", "", True),
+    ("store", "get", "checkpoints.holdfast.dev", "default", "", True),
     ("store", "patch", "checkpoints.holdfast.dev", "default", "", False),
     ("store", "patch", "checkpoints.holdfast.dev/status", "default", "", False),
     ("store", "get", "secrets", SYSTEM, "", False),

@@ -81,6 +81,28 @@ TEST_F(KeeperTest, MakesEverythingOnceAndSecondReplicaTakesIt) {
   EXPECT_EQ(given_[0], given_[1]);
 }
 
+// Hole 3: the key was rendered with the chart, and rendered anew without Helm's look into the cluster.
+TEST_F(KeeperTest, MakesTheStoresKeyByCreateAloneAndNeverTwice) {
+  options_.kek_secret = "holdfast-store-kek";
+  CertificateKeeper one = Keeper(), two = Keeper();
+  ASSERT_TRUE(one.Ensure({}).ok());
+  const std::string key = Stored("holdfast-store-kek", "kek");
+  EXPECT_EQ(key.size(), 32u);
+  ASSERT_TRUE(two.Ensure({}).ok());
+  EXPECT_EQ(Stored("holdfast-store-kek", "kek"), key);
+  EXPECT_EQ(api_->Count("PUT"), 0u);
+  // Somebody took it away: a backup of it is what helps, and not another key in its place.
+  api_->objects.erase(kSecrets + std::string("holdfast-store-kek"));
+  ASSERT_TRUE(one.Ensure({}).ok());
+  EXPECT_FALSE(api_->objects.contains(kSecrets + std::string("holdfast-store-kek")));
+}
+
+TEST_F(KeeperTest, MakesNoKeyWhereItIsSomebodyElses) {
+  CertificateKeeper keeper = Keeper();
+  ASSERT_TRUE(keeper.Ensure({}).ok());
+  for (const auto& [path, object] : api_->objects) EXPECT_EQ(path.find("kek"), std::string::npos);
+}
+
 TEST_F(KeeperTest, AFurtherStoreNeedsNoOtherCertificate) {
   CertificateKeeper keeper = Keeper();
   ASSERT_TRUE(keeper.Ensure({}).ok());

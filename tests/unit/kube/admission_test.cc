@@ -1,14 +1,11 @@
 #include "kube/admission.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include "kube/base64.h"
-#include "kube/connection_queue.h"
 #include "kube/http.h"
 #include "kube/metrics.h"
-#include "kube/tls_certificate.h"
+#include "tests/unit/kube/raw_client.h"
 #include "tests/unit/kube/simulation.h"
 #include "tests/unit/kube/test_certificate.h"
 
@@ -201,54 +198,6 @@ TEST_F(Admission, AnswersManyAtOnce) {
   EXPECT_EQ(allowed, 20);
 }
 
-// A TLS client that sends what the test says, byte by byte if it likes.
-class RawClient {
- public:
-  explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    const timeval limit{20, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  }
-  ~RawClient() {
-    SSL_free(ssl_);
-    SSL_CTX_free(context_);
-    close(socket_);
-  }
-  bool Handshake() {
-    context_ = SSL_CTX_new(TLS_client_method());
-    ssl_ = SSL_new(context_);
-    SSL_set_fd(ssl_, socket_);
-    return connected_ && SSL_connect(ssl_) == 1;
-  }
-  bool Write(const std::string& text) {
-    return SSL_write(ssl_, text.data(), static_cast<int>(text.size())) == static_cast<int>(text.size());
-  }
-  // An answer with its body, or less when the server ended the connection.
-  std::string Read() {
-    std::string text;
-    char buffer[4096];
-    while (!text.ends_with("\r\n\r\nok")) {
-      const int got = SSL_read(ssl_, buffer, sizeof buffer);
-      if (got <= 0) break;
-      text.append(buffer, static_cast<size_t>(got));
-    }
-    return text;
-  }
-  int socket() const { return socket_; }
-
- private:
-  const int socket_;
-  bool connected_ = false;
-  SSL_CTX* context_ = nullptr;
-  SSL* ssl_ = nullptr;
-};
-
-constexpr char kPage[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
-
 TEST_F(Admission, CountsAndTimesReviews) {
   prometheus::Registry registry;
   RuntimeMetrics metrics(registry);
@@ -278,109 +227,35 @@ TEST_F(Admission, CountsAndTimesReviews) {
   EXPECT_EQ(MetricValue(registry, "controller_runtime_webhook_requests_in_flight", {{"webhook", "/mutate"}}), 0);
 }
 
-// The limits themselves are minutes of waiting; what measures and cuts is the same with shorter ones.
-class TlsConnections : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_TRUE(tls_.SetCertificate(certificate_.certificate_pem, certificate_.key_pem).ok());
-    server_.Get("/healthz", [](const httplib::Request&, httplib::Response& response) { response.set_content("ok", "text/plain"); });
-    server_.set_logger([](const httplib::Request&, const httplib::Response&) { TlsServerState::RequestDone(); });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    listener_ = std::jthread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
+// Hole 4: whoever reaches the webhooks held all of their threads with connections that trickle.
+TEST_F(Admission, AnswersEveryReviewBesideAThousandPeersThatTrickle) {
+  server_.Handle("/mutate", [](const AdmissionRequest&) { return AdmissionResponse{}; });
+  Start();
+  TricklingPeers peers(server_.port(), 1000);
+  EXPECT_TRUE(peers.Connected());
+  for (int i = 0; i < 50; ++i) {
+    auto fresh = i % 10 == 0 ? Client(first_) : nullptr;
+    Result<HttpResponse> response = (fresh ? fresh : client_)->Send(Review("/mutate"), {});
+    ASSERT_TRUE(response.ok()) << response.status().ToString();
+    EXPECT_EQ(response->status, 200);
   }
-  void TearDown() override {
-    server_.stop();
-    tls_.ShutDownConnections();
-  }
-  // CutSlow after the connection has been as it is for a moment.
-  size_t CutSlow() {
-    Clock::Real().Sleep(std::chrono::milliseconds(30), {});
-    return tls_.CutSlow(std::chrono::milliseconds(20));
-  }
-
-  const TestCertificate certificate_ = TestCertificate::Make("tls", 3);
-  TlsServerState tls_;
-  httplib::SSLServer server_{[this](SSL_CTX& context) { return tls_.Install(&context); }};
-  int port_ = 0;
-  std::jthread listener_;
-};
-
-TEST_F(TlsConnections, AnIdleOneIsNotSlow) {
-  RawClient client(port_);
-  ASSERT_TRUE(client.Handshake());
-  EXPECT_EQ(CutSlow(), 0u) << "nothing was asked yet";
-  ASSERT_TRUE(client.Write(kPage));
-  EXPECT_NE(client.Read().find("200 OK"), std::string::npos);
-  EXPECT_EQ(CutSlow(), 0u) << "between two requests";
-  ASSERT_TRUE(client.Write(kPage));
-  EXPECT_NE(client.Read().find("200 OK"), std::string::npos);
 }
 
-TEST_F(TlsConnections, OneThatDribblesARequestIsCut) {
-  RawClient client(port_);
-  ASSERT_TRUE(client.Handshake());
-  ASSERT_TRUE(client.Write(kPage));
-  EXPECT_NE(client.Read().find("200 OK"), std::string::npos);
-  size_t cut = 0;
-  for (const char* at = kPage; *at != '\0' && cut == 0; ++at) {
-    if (!client.Write(std::string(1, *at))) break;
-    cut = CutSlow();
+// Hole 4: and so the metrics port, with the liveness probe on it.
+TEST_F(Admission, AnswersEveryProbeBesideAThousandPeersThatTrickle) {
+  server_.Serve("/healthz", [] { return std::pair{200, std::string("ok")}; });
+  ASSERT_TRUE(server_.StartPlain("127.0.0.1", 0).ok());
+  TricklingPeers peers(server_.port(), 1000, /*with_tls=*/false);
+  EXPECT_TRUE(peers.Connected());
+  ClientConfig config;
+  config.server = "http://127.0.0.1:" + std::to_string(server_.port());
+  HttpRequest page;
+  page.path = "/healthz";
+  for (int i = 0; i < 50; ++i) {
+    Result<HttpResponse> response = MakeCurlTransport(config)->Send(page, {});
+    ASSERT_TRUE(response.ok()) << response.status().ToString();
+    EXPECT_EQ(response->body, "ok");
   }
-  EXPECT_EQ(cut, 1u) << "each byte came in time, the request did not";
-  std::string rest = client.Read();
-  EXPECT_EQ(rest.find("200 OK"), std::string::npos) << rest;
-}
-
-TEST_F(TlsConnections, OneThatDoesNotFinishItsHandshakeIsCut) {
-  RawClient client(port_);
-  const char hello[] = "\x16\x03\x01";  // the beginning of a ClientHello
-  ASSERT_EQ(send(client.socket(), hello, 3, 0), 3);
-  EXPECT_TRUE(Eventually([&] { return CutSlow() == 1; }));
-  char byte;
-  EXPECT_LE(recv(client.socket(), &byte, 1, 0), 0);
-}
-
-TEST_F(TlsConnections, TheIdlestGivesWay) {
-  RawClient old(port_), recent(port_), busy(port_);
-  for (RawClient* client : {&old, &recent, &busy}) ASSERT_TRUE(client->Handshake());
-  for (RawClient* client : {&old, &recent, &busy}) {
-    ASSERT_TRUE(client->Write(kPage));
-    EXPECT_NE(client->Read().find("200 OK"), std::string::npos);
-    Clock::Real().Sleep(std::chrono::milliseconds(5), {});
-  }
-  ASSERT_TRUE(busy.Write("GET /hea"));
-  Clock::Real().Sleep(std::chrono::milliseconds(50), {});
-  EXPECT_EQ(tls_.CutIdle(1), 1u);
-  EXPECT_EQ(old.Read(), "");
-  ASSERT_TRUE(recent.Write(kPage));
-  EXPECT_NE(recent.Read().find("200 OK"), std::string::npos);
-  ASSERT_TRUE(busy.Write("lthz HTTP/1.1\r\nHost: x\r\n\r\n"));
-  EXPECT_NE(busy.Read().find("200 OK"), std::string::npos);
-}
-
-TEST(ConnectionQueue, WaitsWhenItIsFullAndServesEverything) {
-  ConnectionQueue queue(2, 3);
-  std::atomic<bool> go{false};
-  std::atomic<int> served{0}, taken{0};
-  auto serve = [&] {
-    EXPECT_TRUE(Eventually([&] { return go.load(); }));
-    ++served;
-  };
-  std::jthread listener([&] {
-    for (int i = 0; i < 8; ++i) {
-      queue.enqueue(serve);
-      ++taken;
-    }
-  });
-  EXPECT_TRUE(Eventually([&] { return taken == 5; })) << "two are served, three wait";
-  Clock::Real().Sleep(std::chrono::milliseconds(20), {});
-  EXPECT_EQ(taken, 5);
-  EXPECT_EQ(queue.waiting(), 3u);
-  go = true;
-  listener.join();
-  queue.shutdown();
-  EXPECT_EQ(served, 8);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "storage/server/auth.h"
 
+#include <atomic>
+#include <thread>
+
 #include "storage/server/server.h"
 #include "storage/server/token_review.h"
 #include "tests/unit/storage/fixture.h"
@@ -60,6 +63,47 @@ TEST(CachedAuthenticator, StaysSmall) {
   EXPECT_EQ(CodeOf(cached.Authenticate(std::string(1 << 20, 'x'), {})), Code::kUnauthenticated);
   EXPECT_EQ(CodeOf(cached.Authenticate("", {})), Code::kUnauthenticated);
   EXPECT_EQ(calls, 5000);
+}
+
+// Does not answer about bad tokens before it may.
+class SlowAboutBad final : public Authenticator {
+ public:
+  SlowAboutBad(std::atomic<int>* waiting, std::atomic<bool>* go) : waiting_(waiting), go_(go) {}
+  Result<Caller> Authenticate(const std::string& token, std::stop_token) override {
+    if (token.starts_with("good")) return Caller{.user = token, .node = "node1"};
+    ++*waiting_;
+    while (!*go_) std::this_thread::yield();
+    return Status(Code::kUnauthenticated, "nobody's");
+  }
+
+ private:
+  std::atomic<int>* const waiting_;
+  std::atomic<bool>* const go_;
+};
+
+// Hole 4: also those who send whole requests, each with another token, and an API server that is slow to tell.
+TEST(CachedAuthenticator, TokensThatAreMadeUpKeepNobodyOut) {
+  FakeClock clock;
+  std::atomic<int> waiting{0};
+  std::atomic<bool> go{false};
+  CachedAuthenticator cached(std::make_unique<SlowAboutBad>(&waiting, &go), std::chrono::seconds(60), std::chrono::seconds(10), clock);
+  EXPECT_OK(cached.Authenticate("good", {}));
+  {
+    std::vector<std::jthread> strangers;
+    for (int i = 0; i < 16; ++i) {
+      strangers.emplace_back(
+          [&cached, i] { EXPECT_EQ(CodeOf(cached.Authenticate("bad" + std::to_string(i), {})), Code::kUnauthenticated); });
+    }
+    while (waiting < 16) std::this_thread::yield();
+    EXPECT_EQ(CodeOf(cached.Authenticate("bad", {})), Code::kUnavailable) << "it holds no thread";
+    clock.Advance(std::chrono::seconds(61));
+    EXPECT_OK(cached.Authenticate("good", {}));  // which is asked about again
+    go = true;
+  }
+  for (int i = 0; i < 5000; ++i) EXPECT_EQ(CodeOf(cached.Authenticate("bad" + std::to_string(i), {})), Code::kUnauthenticated);
+  const int asked = waiting;
+  EXPECT_EQ(CodeOf(cached.Authenticate("bad4999", {})), Code::kUnauthenticated);
+  EXPECT_EQ(waiting, asked) << "the last is remembered";
 }
 
 TEST(AllowList, KnowsWhoMayDoWhat) {

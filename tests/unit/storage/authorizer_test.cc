@@ -14,7 +14,8 @@ using std::chrono::seconds;
 struct Cluster {
   bool claimed = true, reachable = true, annotated = true;
   std::string pod_uid = "web-1-uid", pod_node = "node2";
-  int asked = 0;
+  int asked = 0, lists = 0;
+  size_t others = 0;  // Checkpoints of its namespace beside it, before it
   FakeClock clock;
   KubeAuthorizer authorizer{
       std::make_shared<kube::Client>(std::make_shared<kube::FakeTransport>([this](const kube::HttpRequest& r) { return Answer(r); })),
@@ -27,18 +28,39 @@ struct Cluster {
       if (pod_uid.empty()) return kube::Failure(404, "NotFound");
       return kube::JsonAnswer(200, {{"metadata", {{"name", "web-1"}, {"uid", pod_uid}}}, {"spec", {{"nodeName", pod_node}}}});
     }
-    Json items = Json::array();
-    if (request.path.find("/namespaces/team/") != std::string::npos) {
+    const bool team = request.path.find("/namespaces/team/") != std::string::npos;
+    std::vector<Json> all;
+    if (team) {
       Json status = {{"nodeName", "node1"}};
       if (claimed) status["claim"] = {{"podName", "web-1"}, {"podUID", "web-1-uid"}};
-      items.push_back({{"metadata", {{"name", "first"}, {"uid", "uid-0"}}}, {"status", Json::object()}});
-      items.push_back({{"metadata", {{"name", "second"}, {"uid", "uid-1"}}}, {"status", status}});
+      all.push_back({{"metadata", {{"name", "first"}, {"uid", "uid-0"}}}, {"status", Json::object()}});
+      for (size_t i = 0; i < others; ++i) all.push_back({{"metadata", {{"name", "other-" + std::to_string(i)}, {"uid", "o"}}}});
+      all.push_back({{"metadata", {{"name", "second"}, {"uid", "uid-1"}}}, {"status", status}});
       // Made anew around what the store has under old-uid.
       status["manifest"] = {{"id", "old-uid"}};
       const Json annotations = annotated ? Json{{"holdfast.dev/manifest", "old-uid"}} : Json::object();
-      items.push_back({{"metadata", {{"name", "third"}, {"uid", "uid-2"}, {"annotations", annotations}}}, {"status", status}});
+      all.push_back({{"metadata", {{"name", "third"}, {"uid", "uid-2"}, {"annotations", annotations}}}, {"status", status}});
     }
-    return kube::JsonAnswer(200, {{"metadata", {{"resourceVersion", "1"}}}, {"items", items}});
+    const size_t by_name = request.path.find("/checkpoints/");
+    if (by_name == std::string::npos) return Page(request, all);
+    for (const Json& item : all) {
+      if (request.path.ends_with("/checkpoints/" + GetString(item, {"metadata", "name"}))) return kube::JsonAnswer(200, item);
+    }
+    return kube::Failure(404, "NotFound");
+  }
+  // Metadata only, as asked for, and no more than was asked for.
+  Result<kube::HttpResponse> Page(const kube::HttpRequest& request, const std::vector<Json>& all) {
+    ++lists;
+    EXPECT_NE(request.headers.at("accept").find("PartialObjectMetadata"), std::string::npos);
+    const size_t limit_at = request.path.find("limit="), from_at = request.path.find("continue=");
+    EXPECT_NE(limit_at, std::string::npos) << request.path;
+    if (limit_at == std::string::npos) return kube::Failure(400, "BadRequest");
+    const size_t limit = std::stoul(request.path.substr(limit_at + 6));
+    const size_t from = from_at == std::string::npos ? 0 : std::stoul(request.path.substr(from_at + 9));
+    Json items = Json::array();
+    for (size_t i = from; i < std::min(all.size(), from + limit); ++i) items.push_back({{"metadata", all[i]["metadata"]}});
+    const std::string next = from + limit < all.size() ? std::to_string(from + limit) : "";
+    return kube::JsonAnswer(200, {{"metadata", {{"resourceVersion", "1"}, {"continue", next}}}, {"items", items}});
   }
   Code Ask(const std::string& node, Use use, const std::string& ns = "team", const std::string& id = "uid-1") {
     return authorizer.Check(node, use, ns, id, {}).code();
@@ -119,6 +141,29 @@ TEST(KubeAuthorizer, ANoIsForgottenAfterAMoment) {
   cluster.claimed = true;
   cluster.clock.Advance(seconds(2));
   EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kOk);
+}
+
+// Hole 13: a yes for one namespace was one for all of them, and with it a session there, its hash key, and what content it has.
+TEST(KubeAuthorizer, AYesInOneNamespaceIsNoneInAnother) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.Ask("node1", Use::kWrite, "team"), Code::kOk);
+  for (Use use : {Use::kWrite, Use::kEnd, Use::kRead}) EXPECT_EQ(cluster.Ask("node1", use, "other"), Code::kNotFound);
+  Cluster other_first;
+  EXPECT_EQ(other_first.Ask("node1", Use::kWrite, "other"), Code::kNotFound);
+  EXPECT_EQ(other_first.Ask("node1", Use::kWrite, "team"), Code::kOk);
+}
+
+// Hole 14: each question read all Checkpoints of the namespace, whole, into memory.
+TEST(KubeAuthorizer, OneOfManyIsLookedUpOnceAndThenReadByItsName) {
+  Cluster cluster;
+  cluster.others = 2000;
+  EXPECT_EQ(cluster.Ask("node1", Use::kWrite), Code::kOk);
+  const int lists = cluster.lists;
+  EXPECT_GT(lists, 1) << "in pages";
+  EXPECT_EQ(cluster.Ask("node1", Use::kRead), Code::kOk);
+  EXPECT_EQ(cluster.Ask("node2", Use::kRead), Code::kOk);
+  EXPECT_EQ(cluster.Ask("node3", Use::kRead), Code::kPermissionDenied);
+  EXPECT_EQ(cluster.lists, lists);
 }
 
 TEST(RefusalLog, TellsTheFirstOfAKindAndThenOnceAMinute) {

@@ -138,6 +138,10 @@ TEST(StoreProgram, RotatesItsKekAndShredsANamespace) {
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.err, ::testing::HasSubstr("--kek-file"));
   EXPECT_EQ(run({new_kek, "stat"}).exit_code, 2);
+  // Hole 3: nobody serves with a key that is not the volume's, and the old one is still the one that reads it.
+  const auto refused = LocalStore::Open({.dir = dir / "store", .reserve_bytes = 0, .keks = keks({dir / "new.kek"})});
+  EXPECT_EQ(CodeOf(refused), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("put the Secret that had it back"));
   EXPECT_EQ(run({new_kek, old_kek, "rewrap"}).exit_code, 0);
   EXPECT_THAT(run({new_kek, "stat"}).out, ::testing::HasSubstr("uid-1"));
   EXPECT_EQ(run({old_kek, "stat"}).exit_code, 2);

@@ -30,16 +30,20 @@ class TokenNames final : public Authenticator {
 };
 
 struct TestServer {
-  explicit TestServer(const TempDir& dir, std::unique_ptr<Authorizer> authorizer = nullptr, const std::string& node = "node1") : dir(dir) {
+  explicit TestServer(const TempDir& dir, std::unique_ptr<Authorizer> authorizer = nullptr, const std::string& node = "node1",
+                      std::optional<kube::HttpServerOptions> shell = std::nullopt)
+      : dir(dir) {
     MakeCertificate(dir, "tls");
     store = OpenStore(dir / "store");
     AllowList allowed;
     EXPECT_OK(allowed.Add("agent=read-write"));
     EXPECT_OK(allowed.Add("controller=delete"));
-    server = std::make_unique<StoreServer>(
-        *store, *fence, std::make_unique<TokenNames>(node), std::move(authorizer), std::move(allowed),
-        ServerOptions{
-            .address = "127.0.0.1", .tls_cert_file = dir / "tls.crt", .tls_key_file = dir / "tls.key", .scrub = {.every = Duration(0)}});
+    server = std::make_unique<StoreServer>(*store, *fence, std::make_unique<TokenNames>(node), std::move(authorizer), std::move(allowed),
+                                           ServerOptions{.address = "127.0.0.1",
+                                                         .tls_cert_file = dir / "tls.crt",
+                                                         .tls_key_file = dir / "tls.key",
+                                                         .scrub = {.every = Duration(0)},
+                                                         .shell = shell});
     EXPECT_OK(server->Start({}));
   }
   RemoteStoreOptions Options(const std::string& user, Duration patience = std::chrono::seconds(20)) const {
