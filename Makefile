@@ -46,9 +46,9 @@ test-all: deps cluster-build ## every test, and a minute of fuzzing each target 
 	@scripts/test.py --all
 broken: deps cluster-build ## break a promise after another on purpose (tests/gate): a test must see each (BROKEN=skip_a_freeze: this one)
 	@tests/gate/broken.py $(BROKEN)
-sim: deps ## the whole product in one process and virtual time: the story of one seed (SEED=42), or many (SIM="--seeds 1000 --faults 40")
+sim: deps ## the whole product in one process and virtual time: the story of one seed (SEED=42), or many (SIM="--seeds 1000 --shrink")
 	@scripts/build.sh sim holdfast-sim
-	@build/sim/tests/sim/holdfast-sim $(if $(SIM),--seed $(or $(SEED),1) $(SIM),--seed $(or $(SEED),1) --story)
+	@build/sim/tests/sim/holdfast-sim seed=$(or $(SEED),1) $(or $(SIM),--story)
 unit: deps ## seconds; needs no cluster
 	@scripts/test.py unit
 tsan: deps ## the controller runtime's unit tests under ThreadSanitizer (TSAN=-Lease*: without these; a gtest filter)

@@ -191,7 +191,7 @@ Result<Executor::Pause> Executor::Undo(JournalEntry& entry) {
     // Looked at after the thaw: who runs on then is told to end by signals that reach it.
     HF_RETURN_IF_ERROR(ThawContainers(layout_, node_, entry));
     if (IsAllThereIs(entry)) return KeepAllThereIs(entry);
-    HF_RETURN_IF_ERROR(Thaw(layout_, node_, entry));
+    HF_RETURN_IF_ERROR(RemoveIntents(layout_, entry));
   }
   DumpIsOver(entry);
   HF_RETURN_IF_ERROR(Enter(entry, Step::kThawed));

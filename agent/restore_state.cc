@@ -193,6 +193,7 @@ namespace {
 
 CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored) {
   using Phase = RestoreState::Phase;
+  if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
   const kube::Container* init = Named(pod.init_containers, question.container);
   const bool sidecar = init != nullptr && init->restart_always;
   if (init != nullptr && !sidecar) {

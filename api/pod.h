@@ -11,7 +11,8 @@ namespace holdfast::api {
 // ones, and in the checkpoint of the others.
 inline bool RunsInPart(const kube::Pod& pod) {
   const auto& all = pod.container_statuses;
-  return pod.phase == "Pending" && std::any_of(all.begin(), all.end(), [](const kube::ContainerStatus& c) { return c.running; });
+  auto runs = [](const kube::ContainerStatus& c) { return c.running; };
+  return pod.phase == "Pending" && std::any_of(all.begin(), all.end(), runs) && !std::all_of(all.begin(), all.end(), runs);
 }
 
 }  // namespace holdfast::api

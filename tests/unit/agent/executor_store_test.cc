@@ -58,6 +58,25 @@ TEST_F(ExecutorTest, AStoreThatComesBackBeforeTheDeadlineGetsTheCheckpoint) {
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
 }
 
+// Hole 6: at the deadline the dump of a pod that was ended meanwhile was thrown away.
+TEST_F(ExecutorTest, WhatIsLeftOfAPodThatWasEndedIsStoredHoweverLongThatTakes) {
+  store.reachable = true;
+  on_ingest = [this](const storage::IngestOptions&) -> Result<std::vector<storage::FileEntry>> {
+    store.reachable = false;
+    node.containers["c1"] = ContainerState::kStopped;  // kubectl delete
+    return Status(Code::kUnavailable, "no store");
+  };
+  EXPECT_FALSE(Drive(300));
+  EXPECT_TRUE(Exists(layout.Landing("ck-uid", Place::kDisk)) || Exists(layout.Landing("ck-uid", Place::kMemory)));
+  EXPECT_TRUE(Exists(layout.PodFile("pod-uid"))) << "nothing is started in it";
+  EXPECT_EQ(Reason(), "StillStoring");
+  EXPECT_TRUE(cluster.HasEvent("pod/web-0", "StillStoring"));
+  store.reachable = true;
+  on_ingest = nullptr;
+  (void)Drive();
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
 TEST_F(ExecutorTest, AReadPastTheDeadlineIsGivenUp) {
   on_ingest = [&](const storage::IngestOptions& options) -> Result<std::vector<storage::FileEntry>> {
     while (!options.stop.stop_requested()) std::this_thread::yield();

@@ -243,6 +243,7 @@ class FakeCluster final : public Cluster {
   }
   Status AppendRestore(const std::string&, const std::string&, const std::string&, const api::Restore& restore) override {
     if (!reachable) return Status(Code::kUnavailable, "no API server");
+    if (!restores.empty() && restores.back().outcome == "Started" && restores.back().pod_uid == restore.pod_uid) restores.pop_back();
     restores.push_back(restore);
     return Status::Ok();
   }
