@@ -1,6 +1,13 @@
 #include "reconcilers/drain/step.h"
 
 namespace holdfast::reconcilers::drain {
+namespace {
+
+bool WasAnswered(const Status& status) {
+  return status.code() != Code::kUnavailable && status.code() != Code::kDeadlineExceeded && status.code() != Code::kCancelled;
+}
+
+}  // namespace
 
 Step Next(const World& seen, WallTime now) {
   Step step;
@@ -20,8 +27,9 @@ Step Next(const World& seen, WallTime now) {
     default:
       break;
   }
-  // Claimed by a successor: taking it back would make two of them, so the eviction is tried for as long as it takes.
-  if (!c.status.claim && now - CompletedAt(c) >= kReclaimAfter) {
+  // Claimed by a successor: taking it back would make two of them, so the eviction is tried for as long as it takes. One that got no answer
+  // may have come through, so what it was to end is not taken back on the strength of it.
+  if (!c.status.claim && WasAnswered(*seen.evicted) && now - CompletedAt(c) >= kReclaimAfter) {
     step.action = Action::kReclaim;
     step.why = "its eviction was refused for " + FormatDuration(kReclaimAfter) + " (" + seen.evicted->message() +
                "): the pod is thawed and runs on; the next eviction request begins anew";

@@ -41,7 +41,7 @@ void World::OneFault(int number) {
   Random random(plan_.seed * 31 + static_cast<uint64_t>(number));
   const size_t node = random.Below(agents_.size()), replica = random.Below(kReplicas);
   const std::string& on = machines_[node]->name();
-  const uint64_t kind = random.Below(13);
+  const uint64_t kind = random.Below(static_cast<uint64_t>(plan_.kinds));
   if (!Plays(number)) return;
   auto tell = [&](const std::string& what) { Tell("fault " + std::to_string(number) + ": " + what); };
   const bool agent_lives = agents_[node] != nullptr && !agents_[node]->dead();

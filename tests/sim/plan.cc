@@ -25,6 +25,7 @@ std::string PlanText(const Plan& plan) {
   add("pods", plan.pods, usual.pods);
   add("drains", plan.drains, usual.drains);
   add("faults", static_cast<int>(plan.faults), static_cast<int>(usual.faults));
+  add("kinds", plan.kinds, usual.kinds);
   if (!plan.only) return text;
   text += " only=";
   for (const int number : *plan.only) text += (text.back() == '=' ? "" : ",") + std::to_string(number);
@@ -49,6 +50,8 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.drains = number;
     } else if (name == "faults" && number >= 0) {
       plan.faults = number;
+    } else if (name == "kinds" && number > 0 && number <= kAllKinds) {
+      plan.kinds = number;
     } else if (name == "only") {
       plan.only = Numbers(value);
     } else {

@@ -211,6 +211,7 @@ void World::Live() {
     const std::string well = NotWell();
     judge_.Break("AllQuiet", NotQuiet() + " after 20 minutes without faults" + (well.empty() ? "" : ", and " + well));
   }
+  turns_.Pause(seconds(30));  // for events that are still on their way
   judge_.AtTheEnd();
   closing_ = true;
   parts.clear();

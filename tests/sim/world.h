@@ -11,11 +11,14 @@
 
 namespace holdfast::sim {
 
+inline constexpr int kAllKinds = 13, kKindsOfProcesses = 7;
+
 struct Plan {
   uint64_t seed = 1;
   int nodes = 3, pods = 10;
-  int drains = 12;     // of nodes, one after the other
-  double faults = 20;  // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
+  int drains = 12;        // of nodes, one after the other
+  double faults = 20;     // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
+  int kinds = kAllKinds;  // of faults, in the order of faults.cc: those of processes and networks come first, then those of nodes and users
   // Of the faults that the seed says, by their numbers, only these come to be; unset: all. What shrinks a story (shrink.h).
   std::optional<std::set<int>> only{};
   std::string folder{};  // for the nodes' files, which Play makes and removes
