@@ -4,6 +4,7 @@
 #include <array>
 
 #include "api/checkpoint.h"
+#include "api/security.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -62,6 +63,7 @@ Json RestoreState::ToJson() const {
                   {"id", c.id},
                   {"seconds", c.seconds},
                   {"message", c.message},
+                  {"imageDigest", c.image_digest},
                   {"ran", c.ran}};
   }
   return {{"podUID", pod_uid},
@@ -114,6 +116,7 @@ Result<RestoreState> RestoreState::FromJson(const Json& json) {
     out.id = GetString(c, {"id"});
     out.seconds = GetDouble(c, {"seconds"});
     out.message = GetString(c, {"message"});
+    out.image_digest = GetString(c, {"imageDigest"});
     out.ran = GetBool(c, {"ran"});
     s.containers[name] = std::move(out);
   }
@@ -170,7 +173,7 @@ bool WasLetGoCold(const kube::Pod& pod) {
 }
 
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
-                            const Layout& layout) {
+                            const Layout& layout, const std::vector<std::string>& image) {
   using Phase = RestoreState::Phase;
   if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
   const kube::Container* init = Named(pod.init_containers, question.container);
@@ -207,6 +210,11 @@ CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const run
     runtime::CreateAnswer answer = GiveUp(state, c, "restoring failed: " + c.message);
     if (c.state != ContainerRestore::kCold) return {answer, ""};
     return {answer, "container " + question.container + " starts cold after " + std::to_string(c.attempts) + " failed restores"};
+  }
+  if (!api::SameImage(c.image_digest, image)) {
+    c.message = "it ran the image " + c.image_digest + ", and this pod's is " + image.front() +
+                ": a process goes on only in the image in which it began (where a tag has moved, name the image by its digest)";
+    return {GiveUp(state, c, c.message), ""};
   }
   c.attempts += 1;
   c.state = ContainerRestore::kTrying;

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "agent/platform.h"
+#include "api/security.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -227,6 +228,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   if (!IsSafeName(cp.meta.uid) || !IsSafeName(cp.status.manifest_id)) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " names no manifest");
   }
+  // The controller has looked too; but the image of a pod can be changed after its claim.
+  if (const auto refused = api::RefusedBySecurity(cp, pod)) {
+    return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored: " + *refused);
+  }
   if (const std::string unfit = Unfit(cp, node_.Platform()); !unfit.empty()) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored here: " + unfit);
   }
@@ -316,7 +321,7 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
     }
     if (!Exists(dir + "/" + c.name + "/images/inventory.img"))
       return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
-    state.containers[c.name] = {};
+    state.containers[c.name].image_digest = c.image_digest;
   }
   if (state.containers.empty()) return Status(Code::kUnsupported, why);
   if (Result<std::string> asked = ReadFile(dir + "/request.json", 1 << 20); asked.ok()) {

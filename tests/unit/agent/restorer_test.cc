@@ -716,6 +716,51 @@ TEST_F(RestorerTest, ARestartKeepsTheFolderThatAPodNobodyHasSeenYetWaitsIn) {
   EXPECT_EQ(before.st_ino, after.st_ino) << "the pod has this one mounted";
 }
 
+// Hole 9: a tag that moved, or an image that was changed after the claim, is another program.
+TEST_F(RestorerTest, WhatRanInAnotherImageStartsColdAndSaysWhy) {
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  node.image_digests = std::vector<std::string>{"sha256:now", "sha256:its-configuration"};
+  Drive();
+  const runtime::CreateAnswer answer = Create("main", "n1");
+  EXPECT_EQ(answer.action, "cold");
+  EXPECT_THAT(answer.reason, HasSubstr("sha256:then, and this pod's is sha256:now"));
+  Drive();
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("where a tag has moved, name the image by its digest"));
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "ColdStart");
+}
+
+TEST_F(RestorerTest, TheSameImageOrOneThatIsNotKnownIsRestored) {
+  using Digests = Result<std::vector<std::string>>;
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  for (const Digests& here : {Digests(std::vector<std::string>{"sha256:index", "sha256:then"}), Digests(std::vector<std::string>{}),
+                              Digests(Status(Code::kNotFound, "no ctr"))}) {
+    node.image_digests = here;
+    Drive();
+    EXPECT_EQ(Create("main", "n1").action, "restore");
+  }
+}
+
+TEST_F(RestorerTest, ANodeThatMustNotStartColdRefusesAnotherImage) {
+  Follow(R"({"onFailure":"Hold"})");
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  node.image_digests = std::vector<std::string>{"sha256:now"};
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "refuse");
+  EXPECT_EQ(Create("main", "n2").action, "refuse") << "and again";
+}
+
+TEST_F(RestorerTest, WhatIsWiderThanThePodIsNotEvenFetched) {
+  cluster.checkpoint["status"]["security"]["containers"] = Json::array({{{"name", "main"}, {"image", "counter:1"}, {"privileged", true}}});
+  Drive();
+  EXPECT_EQ(fetches, 0);
+  EXPECT_EQ(Create("main", "n1").action, "cold");
+  Drive();
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("of its container main: it was privileged"));
+}
+
 TEST(DecideCreate, ANativeSidecarIsRestoredWhenTheCheckpointHasIt) {
   kube::Pod pod;
   pod.containers.emplace_back().name = "main";
