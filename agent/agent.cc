@@ -217,6 +217,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.memory = &memory;
   executing.boot_id = BootId();
   executing.keep_whole_bytes = std::max(executing.keep_whole_bytes, options.cache_bytes);
+  DiskRoom disk;
+  executing.disk = &disk;
   executing.free_part = [&layout] { return FreePart(layout.state + "/landing"); };
   Cache cache({.max_bytes = options.cache_bytes, .free_part = [&layout] { return FreePart(layout.state); }}, layout, stores, clock);
   cache.Recover();
@@ -247,6 +249,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   RestorerOptions restore_options;
   restore_options.node_name = options.node_name;
   restore_options.boot_id = BootId();
+  restore_options.disk = &disk;
   restore_options.deadline = options.restore_deadline;
   restore_options.fetch = storage::Fetch;
   restore_options.kept = [&cache](const std::string& id, const std::string& dir, const storage::IngestOptions& o) {

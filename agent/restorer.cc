@@ -210,7 +210,7 @@ Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Po
                               (cp->status.claim ? " but to " + cp->status.claim->pod_name : std::string()) + " (status.claim)");
   }
   if (cp->status.phase == api::Phase::kReady) {
-    if (late) return GiveUp(record, "checkpoint " + name + " was not here in time");
+    if (late) return GiveUp(record, "checkpoint " + name + " was not here in time" + NoRoom(record));
     return Bring(record, pod, *cp, stop);
   }
   if (cp->status.phase == api::Phase::kFailed || cp->status.phase == api::Phase::kDeleting || late) {
@@ -221,6 +221,11 @@ Result<std::optional<Duration>> Restorer::Prepare(Record& record, const kube::Po
   std::lock_guard lock(record.mutex);
   Tell(record, "waiting", "checkpoint " + name + " is " + std::string(api::PhaseName(cp->status.phase)));
   return Later(options_.again);
+}
+
+std::string Restorer::NoRoom(Record& record) {
+  std::lock_guard lock(record.mutex);
+  return record.no_room.empty() ? "" : ": there was no room for it: " + record.no_room;
 }
 
 Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& cp, std::stop_token stop) {
@@ -261,10 +266,20 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
     };
     if (options_.kept) here = options_.kept(cp.status.manifest_id, dir, fetch);
     if (!here.ok() && !stop.stop_requested()) {
+      // Of the same node others may end, and give room back, until this one is late.
+      const auto bytes = static_cast<uint64_t>(std::max<int64_t>(cp.status.memory_bytes, 0) + std::max<int64_t>(cp.status.files_bytes, 0));
+      const Status room = options_.disk == nullptr ? Status::Ok() : options_.disk->Reserve(dir, bytes);
+      {
+        std::lock_guard lock(record.mutex);
+        record.no_room = room.message();
+        if (!room.ok()) Tell(record, "fetching", "there is no room for the checkpoint: " + room.message());
+      }
+      if (!room.ok()) return Later(options_.again);
       const std::string store = cp.store();
       here = stores_.Has(store) ? options_.fetch(stores_.Of(store), cp.status.manifest_id, dir, fetch) : Stores::Missing(store);
     }
   }
+  if (options_.disk != nullptr) options_.disk->Release(dir);
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
   HF_FAULT_POINT("agent.fetched");
   if (!here.ok()) {

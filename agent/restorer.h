@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "agent/cluster.h"
+#include "agent/disk_room.h"
 #include "agent/journal.h"
 #include "agent/metrics.h"
 #include "agent/node.h"
@@ -31,6 +32,7 @@ struct RestorerOptions {
   std::function<Status(storage::Store&, const std::string&, const std::string&, const storage::IngestOptions&)> fetch;
   // The same from this node, whole and verified (cache.h); kNotFound: it has to be fetched. Unset: nothing is kept here.
   std::function<Status(const std::string& manifest, const std::string& dir, const storage::IngestOptions&)> kept;
+  DiskRoom* disk = nullptr;                                 // on which it is fetched; null: there is room
   std::function<void(const std::string& pod_key)> enqueue;  // asks for a Run soon
 };
 
@@ -53,6 +55,7 @@ class Restorer {
     RestoreState state;
     std::string wait_state;  // as last written
     std::string told_why;    // why it is tried again, as last told in an event
+    std::string no_room;     // why it is not being fetched
   };
   using RecordPtr = std::shared_ptr<Record>;
 
@@ -60,6 +63,7 @@ class Restorer {
   RecordPtr For(const kube::Pod& pod);
   Result<std::optional<Duration>> Prepare(Record& record, const kube::Pod& pod, std::stop_token stop);
   Result<std::optional<Duration>> Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& checkpoint, std::stop_token stop);
+  std::string NoRoom(Record& record);
   void FetchAfterRestart(RestoreState& state);
   Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& pod_uid);
   Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);

@@ -43,7 +43,7 @@ namespace reason {
 inline constexpr char kWaiting[] = "Waiting", kQueued[] = "Queued", kInProgress[] = "InProgress", kCompleted[] = "Completed",
                       kPodGone[] = "PodGone", kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported", kDumpFailed[] = "DumpFailed",
                       kStoreFull[] = "StoreFull", kDeadline[] = "Deadline", kStoreUnavailable[] = "StoreUnavailable",
-                      kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed";
+                      kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed", kNodeFull[] = "NodeFull";
 }
 
 // Condition, written by the agent of the node: no container of the checkpointed pod is left there.

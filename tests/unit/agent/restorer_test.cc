@@ -56,6 +56,7 @@ class RestorerTest : public testing::Test {
     options.kept = [this](const std::string& manifest, const std::string& to, const storage::IngestOptions&) {
       return on_kept ? on_kept(manifest, to) : Status(Code::kNotFound, "none");
     };
+    options.disk = &disk;
     options.enqueue = [](const std::string&) {};
     restorer = std::make_unique<Restorer>(options, layout, journal, node, stores, cluster, metrics, clock);
   }
@@ -155,6 +156,8 @@ class RestorerTest : public testing::Test {
   FakeCluster cluster;
   Metrics metrics;
   std::string boot_id = "boot-1";
+  DiskSpace disk_space = {.size_bytes = 1 << 30, .free_bytes = 1 << 29};
+  DiskRoom disk{[this](const std::string&) -> Result<DiskSpace> { return disk_space; }};
   Status fetch_error;
   int fetches = 0;
   std::function<void(const storage::IngestOptions&)> on_fetch;
@@ -716,6 +719,30 @@ TEST_F(RestorerTest, ARestartKeepsTheFolderThatAPodNobodyHasSeenYetWaitsIn) {
   EXPECT_EQ(before.st_ino, after.st_ino) << "the pod has this one mounted";
 }
 
+// Hole 10.
+TEST_F(RestorerTest, WhatTheDiskHasNoRoomForIsNotFetchedUntilThereIsSome) {
+  cluster.checkpoint["status"]["size"] = {{"memory", 400 << 20}, {"files", 1 << 20}};
+  disk_space.free_bytes = 100 << 20;
+  Drive(5);
+  EXPECT_EQ(fetches, 0);
+  EXPECT_THAT(*ReadFile(layout.WaitFolder("new-uid") + "/state"),
+              HasSubstr("there is no room for the checkpoint: the node's disk has 100 MiB"));
+  disk_space.free_bytes = 1 << 29;
+  Drive(5);
+  EXPECT_EQ(fetches, 1);
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+}
+
+TEST_F(RestorerTest, WhatTheDiskNeverHadRoomForStartsColdAndSaysWhy) {
+  cluster.checkpoint["status"]["size"] = {{"memory", 400 << 20}};
+  disk_space.free_bytes = 100 << 20;
+  Drive(2000);
+  EXPECT_EQ(fetches, 0);
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note,
+              HasSubstr("was not here in time: there was no room for it: the node's disk has 100 MiB of space"));
+}
+
 // Hole 9: a tag that moved, or an image that was changed after the claim, is another program.
 TEST_F(RestorerTest, WhatRanInAnotherImageStartsColdAndSaysWhy) {
   cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
@@ -742,8 +769,8 @@ TEST_F(RestorerTest, TheSameImageOrOneThatIsNotKnownIsRestored) {
   }
 }
 
-TEST_F(RestorerTest, ANodeThatMustNotStartColdRefusesAnotherImage) {
-  Follow(R"({"onFailure":"Hold"})");
+TEST_F(RestorerTest, APodThatMustNotStartColdIsRefusedInAnotherImage) {
+  Follow(R"({"onFailure":"Fail"})");
   cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
   node.image_digests = std::vector<std::string>{"sha256:now"};
   Drive();
