@@ -20,6 +20,7 @@
 #include "agent/restorer.h"
 #include "agent/socket_server.h"
 #include "agent/stopper.h"
+#include "agent/turns.h"
 #include "agent/warden.h"
 #include "base/fence.h"
 #include "base/file.h"
@@ -234,10 +235,13 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.still_idle = [&idle](const kube::Pod& pod) { return idle.StillIdle(pod); };
   Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, clock);
 
+  Turns turns(options.workers);
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
   checkpointing.metrics = &metrics.runtime();
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
-  kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) { return executor.Run(uid, s); }));
+  kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) {
+                                 return RunInTurn(turns, executor, journal, cluster, uid, s);
+                               }));
   std::unique_ptr<Restorer> restorer;
   kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};
   restoring.metrics = &metrics.runtime();
