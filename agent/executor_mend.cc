@@ -34,9 +34,9 @@ Status Executor::ThawUnwritten(JournalEntry& entry, const Status& why) {
     Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
     if (!patched.ok()) LogWarning("cannot report a failure", {{"uid", entry.uid}, {"error", patched.message()}});
   }
-  cluster_.PodEvent(
-      true, entry.ns, entry.pod, entry.pod_uid, entry.failure_reason,
-      "not checkpointed, the pod goes on: " + entry.failure_message + "; and the agent cannot write its journal: " + why.message());
+  cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, entry.failure_reason,
+                    (entry.on_stop ? "stopped, and its state is not kept: " : "not checkpointed, the pod goes on: ") +
+                        entry.failure_message + "; and the agent cannot write its journal: " + why.message());
   return why;
 }
 

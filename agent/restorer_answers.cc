@@ -58,8 +58,8 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     Result<std::vector<std::string>> digests = node_.ImageDigests(question.container_id);
     if (digests.ok()) image = std::move(*digests);
     if (!digests.ok()) {
-      LogWarning("a container's image is not compared with its checkpoint's",
-                 {{"pod", pod->meta.Key()}, {"container", question.container}, {"why", digests.status().message()}});
+      LogInfo("a container's image is not compared with its checkpoint's",
+              {{"pod", pod->meta.Key()}, {"container", question.container}, {"why", digests.status().message()}});
     }
   }
 
