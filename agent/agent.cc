@@ -240,7 +240,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   checkpointing.metrics = &metrics.runtime();
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) {
-                                 return RunInTurn(turns, executor, journal, cluster, uid, s);
+                                 return RunInTurn(turns, executor, journal, cluster, clock, uid, s);
                                }));
   std::unique_ptr<Restorer> restorer;
   kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};

@@ -10,6 +10,7 @@
 
 #include "agent/executor.h"
 #include "api/checkpoint.h"
+#include "base/clock.h"
 
 namespace holdfast::agent {
 
@@ -33,7 +34,7 @@ class Turns {
 };
 
 // Executor::Run, in its turn; a duration while it is another one's.
-Result<std::optional<Duration>> RunInTurn(Turns& turns, Executor& executor, const Journal& journal, Cluster& cluster,
+Result<std::optional<Duration>> RunInTurn(Turns& turns, Executor& executor, const Journal& journal, Cluster& cluster, Clock& clock,
                                           const std::string& uid, std::stop_token stop);
 
 }  // namespace holdfast::agent

@@ -40,7 +40,7 @@ TEST(Turns, NobodyWaitsWhosePodStandsStill) {
 
 class ExecutorInTurn : public ExecutorTest {
  protected:
-  Result<std::optional<Duration>> Run() { return RunInTurn(turns, *executor, journal, cluster, "ck-uid", {}); }
+  Result<std::optional<Duration>> Run() { return RunInTurn(turns, *executor, journal, cluster, clock, "ck-uid", {}); }
   Turns turns{4};
 };
 
@@ -51,6 +51,9 @@ TEST_F(ExecutorInTurn, AManualOneWaitsForAnotherOfItsNamespace) {
   ASSERT_TRUE(waits.ok() && *waits);
   EXPECT_TRUE(kubelet.asked.empty());
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kAssigned);
+  EXPECT_EQ(Reason(), api::reason::kQueued);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(cluster.phases.size(), 1u) << "told once";
   turns.Release("another");
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Run().ok());
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
