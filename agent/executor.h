@@ -108,6 +108,8 @@ class Executor {
   Result<std::optional<Duration>> GiveUpUnwritten(const std::string& uid, const Status& why);
   bool FailedUnwritten(const std::string& uid) const;
   Result<Pause> Mend(const std::string& uid, const Status& why);
+  Result<Pause> MendGone(const JournalEntry& known);
+  Result<Pause> ForgetDamaged(const std::string& uid);
   Result<JournalEntry> EntryOfIntents(const std::string& uid) const;
   void TellDamaged(const JournalEntry& entry, const Status& why);
   void PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message);  // best effort

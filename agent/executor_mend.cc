@@ -1,4 +1,5 @@
 // What the executor does where its journal fails it: a disk that takes no more steps, an entry that cannot be read.
+#include <algorithm>
 #include <cstdio>
 
 #include "agent/executor.h"
@@ -76,6 +77,35 @@ void Executor::TellDamaged(const JournalEntry& entry, const Status& why) {
   cluster_.CheckpointEvent(true, entry.ns, entry.name, entry.uid, "JournalDamaged", told);
 }
 
+Result<Executor::Pause> Executor::ForgetDamaged(const std::string& uid) {
+  HF_RETURN_IF_ERROR(layout_.RemoveLanding(uid));
+  HF_RETURN_IF_ERROR(journal_.Remove(uid));
+  return Pause();
+}
+
+// Its Checkpoint is gone. A pod that is not being ended has no successor, and goes on. One that is may have one, which had claimed it
+// before (claim/step.h gives no final one away sooner): it waits, frozen, for its end.
+Result<Executor::Pause> Executor::MendGone(const JournalEntry& known) {
+  bool runs_on = !known.final;
+  if (known.final) {
+    HF_ASSIGN_OR_RETURN(std::vector<kube::Pod> pods, cluster_.ListPods());
+    runs_on = std::any_of(pods.begin(), pods.end(),
+                          [&](const kube::Pod& pod) { return pod.meta.uid == known.pod_uid && !pod.meta.terminating(); });
+  }
+  if (runs_on) {
+    HF_RETURN_IF_ERROR(Thaw(layout_, node_, known));
+    LogWarning("thawed a pod whose Checkpoint is gone", {{"uid", known.uid}, {"pod_uid", known.pod_uid}});
+  } else {
+    for (const JournalContainer& c : known.containers) {
+      HF_ASSIGN_OR_RETURN(ContainerState state, node_.StateOf(c.id));
+      if (state == ContainerState::kRunning || state == ContainerState::kPaused) return Pause(options_.kept_frozen_every);
+    }
+    HF_RETURN_IF_ERROR(RemoveIntents(layout_, known));
+  }
+  ReleasePod(known.pod_uid, known.uid);
+  return ForgetDamaged(known.uid);
+}
+
 // Which step was the last is lost with the entry, so the most that can have happened is what counts: the store may have committed. What
 // then decides is the Checkpoint: it is Ready, and the pod waits as it would have; it is gone, and nobody can go on from it; or the old pod
 // wins its claim, and goes on itself. Without an API server the pod stays as it is, as past any commit.
@@ -88,16 +118,7 @@ Result<Executor::Pause> Executor::Mend(const std::string& uid, const Status& why
   const bool exists = cp.ok() && cp->meta.uid == uid;
   Status kept = journal_.KeepDamaged(uid);
   if (!kept.ok()) LogWarning("a damaged journal entry is not kept for people", {{"uid", uid}, {"error", kept.message()}});
-  if (!exists) {  // neither can anybody go on from it, nor is there anybody to tell
-    if (known.ok()) {
-      HF_RETURN_IF_ERROR(Thaw(layout_, node_, *known));
-      LogWarning("thawed a pod whose Checkpoint is gone", {{"uid", uid}, {"pod_uid", known->pod_uid}});
-      ReleasePod(known->pod_uid, uid);
-    }
-    HF_RETURN_IF_ERROR(layout_.RemoveLanding(uid));
-    HF_RETURN_IF_ERROR(journal_.Remove(uid));
-    return Pause();
-  }
+  if (!exists) return known.ok() ? MendGone(*known) : ForgetDamaged(uid);
   JournalEntry entry = known.value_or(JournalEntry{});
   entry.uid = uid;
   entry.ns = cp->meta.ns;

@@ -98,6 +98,26 @@ TEST_F(ExecutorMends, ThePodOfACheckpointThatIsGoneGoesOn) {
   ExpectOnlyItsRemainsLeft();
 }
 
+// Another pod may have claimed it before it was deleted, and have gone on.
+TEST_F(ExecutorMends, AnEndingPodOfACheckpointThatIsGoneIsNotThawed) {
+  Damage();
+  cluster.checkpoint = nullptr;
+  cluster.pods["default/web-0"]["metadata"]["deletionTimestamp"] = FormatTime(clock.Wall());
+  EXPECT_FALSE(Drive(10));
+  EXPECT_TRUE(Frozen());
+  cluster.pods.clear();
+  EXPECT_FALSE(Drive(10)) << "gone from the API, and not from the node";
+  EXPECT_TRUE(Frozen());
+  cluster.reachable = false;
+  EXPECT_FALSE(Drive(10));
+  EXPECT_TRUE(Frozen());
+  cluster.reachable = true;
+  node.containers.clear();
+  EXPECT_TRUE(Drive());
+  EXPECT_TRUE(node.thawed.empty());
+  ExpectOnlyItsRemainsLeft();
+}
+
 TEST_F(ExecutorMends, WhatWasNotFinalIsUndoneWithoutAClaim) {
   Damage(false);
   EXPECT_TRUE(Drive());
