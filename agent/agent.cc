@@ -20,6 +20,7 @@
 #include "agent/restorer.h"
 #include "agent/socket_server.h"
 #include "agent/stopper.h"
+#include "agent/turns.h"
 #include "agent/warden.h"
 #include "base/fence.h"
 #include "base/file.h"
@@ -217,6 +218,8 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.memory = &memory;
   executing.boot_id = BootId();
   executing.keep_whole_bytes = std::max(executing.keep_whole_bytes, options.cache_bytes);
+  DiskRoom disk;
+  executing.disk = &disk;
   executing.free_part = [&layout] { return FreePart(layout.state + "/landing"); };
   Cache cache({.max_bytes = options.cache_bytes, .free_part = [&layout] { return FreePart(layout.state); }}, layout, stores, clock);
   cache.Recover();
@@ -232,10 +235,13 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.still_idle = [&idle](const kube::Pod& pod) { return idle.StillIdle(pod); };
   Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, clock);
 
+  Turns turns(options.workers);
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
   checkpointing.metrics = &metrics.runtime();
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
-  kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) { return executor.Run(uid, s); }));
+  kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) {
+                                 return RunInTurn(turns, executor, journal, cluster, clock, uid, s);
+                               }));
   std::unique_ptr<Restorer> restorer;
   kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};
   restoring.metrics = &metrics.runtime();
@@ -247,6 +253,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   RestorerOptions restore_options;
   restore_options.node_name = options.node_name;
   restore_options.boot_id = BootId();
+  restore_options.disk = &disk;
   restore_options.patience = options.restore_patience;
   restore_options.fetch = storage::Fetch;
   restore_options.kept = [&cache](const std::string& id, const std::string& dir, const storage::IngestOptions& o) {

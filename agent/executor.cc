@@ -33,6 +33,8 @@ Executor::Executor(ExecutorOptions options, Layout layout, Journal& journal, Nod
       clock_(clock) {}
 
 Result<std::vector<std::string>> Executor::Recover() {
+  if (Status room = journal_.SetRoomAside(); !room.ok())
+    LogWarning("the journal has less room of its own than it should", {{"error", room.message()}});
   std::vector<std::string> damaged, uids;
   HF_ASSIGN_OR_RETURN(std::vector<JournalEntry> entries, journal_.List(&damaged));
   for (JournalEntry& entry : entries) {
@@ -44,15 +46,20 @@ Result<std::vector<std::string>> Executor::Recover() {
     if (options_.memory != nullptr && entry.place == Place::kMemory && entry.step <= Step::kDumping && !entry.failed()) {
       options_.memory->Hold(entry.uid, entry.reserved_bytes);
     }
+    if (options_.disk != nullptr && entry.place == Place::kDisk && entry.step == Step::kDumping && !entry.failed()) {
+      options_.disk->Hold(LandingOf(entry), entry.reserved_bytes);
+    }
     LogInfo("resuming a checkpoint", {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"step", StepName(entry.step)}});
   }
-  // Whether a damaged entry had asked for its commit is unknown, so its pod must not be thawed: two copies could run.
-  std::vector<std::string> live = uids;
+  // What a damaged one had frozen stays frozen until Run has found out whether somebody else may go on from it: two copies could run.
   for (const std::string& name : damaged) {
-    LogError("a journal entry cannot be read; what it froze stays frozen", {{"file", layout_.JournalFolder() + "/" + name}});
-    live.push_back(name.substr(0, name.rfind('.')));
+    uids.push_back(name.substr(0, name.rfind('.')));
+    metrics_.JournalDamaged();
+    LogError("a journal entry cannot be read; it is written anew from what is known of it",
+             {{"file", layout_.JournalFolder() + "/" + name}});
+    if (Result<JournalEntry> entry = EntryOfIntents(uids.back()); entry.ok()) ClaimPod(entry->pod_uid, entry->uid);
   }
-  ThawOrphans(layout_, node_, live);
+  ThawOrphans(layout_, node_, uids);
   return uids;
 }
 
@@ -64,12 +71,20 @@ Result<std::optional<Duration>> Executor::Run(const std::string& uid, std::stop_
     found = journal_.Read(uid);
     if (found.status().code() == Code::kNotFound) return std::optional<Duration>();
   }
+  if (!found.ok()) {  // it cannot be read
+    HF_ASSIGN_OR_RETURN(Pause pause, Mend(uid, found.status()));
+    if (pause) return pause;
+    found = journal_.Read(uid);
+    if (found.status().code() == Code::kNotFound) return std::optional<Duration>();
+  }
   if (!found.ok()) return found.status();
   JournalEntry entry = std::move(*found);
   while (entry.step != Step::kFinished) {
     if (stop.stop_requested()) return Status(Code::kCancelled, "stopping; the journal goes on from " + std::string(StepName(entry.step)));
-    HF_ASSIGN_OR_RETURN(Pause pause, Advance(entry, stop));
-    if (pause) return pause;
+    Result<Pause> pause = Advance(entry, stop);
+    if (!pause.ok() && !journal_.writable() && Expired(entry)) return GiveUpUnwritten(uid, pause.status());
+    if (!pause.ok()) return pause.status();
+    if (*pause) return *pause;
   }
   return std::optional<Duration>();
 }
@@ -161,6 +176,7 @@ Result<Executor::Pause> Executor::Refuse(const api::Checkpoint& cp, const std::s
 
 Result<Executor::Pause> Executor::Advance(JournalEntry& entry, std::stop_token stop) {
   if (entry.failed() && entry.step < Step::kThawed) return Undo(entry);
+  if (!entry.failed() && FailedUnwritten(entry.uid)) return Fail(entry, api::reason::kNodeFull, "the node's disk was full");
   switch (entry.step) {
     case Step::kIntent:
       return StartDump(entry, stop);
@@ -197,7 +213,16 @@ Status Executor::Enter(JournalEntry& entry, Step step) {
 Result<Executor::Pause> Executor::Fail(JournalEntry& entry, const std::string& reason, const std::string& message) {
   entry.failure_reason = reason;
   entry.failure_message = message.substr(0, kMaxMessage);
-  HF_RETURN_IF_ERROR(journal_.Write(entry));
+  {
+    std::lock_guard lock(mutex_);
+    if (auto first = unwritten_.find(entry.uid); first != unwritten_.end())
+      std::tie(entry.failure_reason, entry.failure_message) = first->second;
+  }
+  if (Status written = journal_.Write(entry); !written.ok()) return ThawUnwritten(entry, written);
+  {
+    std::lock_guard lock(mutex_);
+    unwritten_.erase(entry.uid);
+  }
   LogWarning("checkpoint failed",
              {{"checkpoint", entry.ns + "/" + entry.name}, {"uid", entry.uid}, {"reason", reason}, {"message", message}});
   return Pause();

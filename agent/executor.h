@@ -1,5 +1,6 @@
 // Carries one Checkpoint through: intent, dump, store, commit, report, clean-up. Each step is in the journal before it is taken, so Run can
-// be called again at any time, also by another process, and goes on or undoes. One call for a uid at a time; different uids in parallel.
+// be called again at any time, also by another process, and goes on or undoes. An entry that cannot be read is written anew, from the
+// intents on the node and the Checkpoint itself. One call for a uid at a time; different uids in parallel.
 //
 // The commit point: until the store is asked to commit, a checkpoint may fail and thaw on its own. From then on only when the store says
 // that its session is aborted, or when this agent has won status.claim for the old pod; reaching neither, the pod stays frozen.
@@ -10,8 +11,10 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "agent/cluster.h"
+#include "agent/disk_room.h"
 #include "agent/freezer.h"
 #include "agent/journal.h"
 #include "agent/landing_memory.h"
@@ -35,6 +38,7 @@ struct ExecutorOptions {
   std::function<Status(int64_t term)> admit;
   // Of a pod that is to be checkpointed because it is idle (trigger Idle): is it still? Else why not. Unset: it is.
   std::function<Status(const kube::Pod& pod)> still_idle;
+  DiskRoom* disk = nullptr;             // where other dumps land; null: there is room
   LandingMemory* memory = nullptr;      // where dumps land that fit; null: all land on disk
   std::string boot_id;                  // of the node, which is another one after a restart; empty: not known
   uint64_t keep_whole_bytes = 1 << 30;  // of a checkpoint: the files of longer ones are punched while they are stored
@@ -74,7 +78,7 @@ class Executor {
   Status TakeStockArchive(const JournalEntry& entry, const std::vector<std::string>& archives, int64_t started_unix_ms);
   Result<Pause> DumpLost(JournalEntry& entry);
   Result<Pause> DumpAgain(JournalEntry& entry);
-  void ChoosePlace(JournalEntry& entry);
+  Status ChoosePlace(JournalEntry& entry);
   Status TakeInWhatRunsNow(JournalEntry& entry);
   void DumpIsOver(const JournalEntry& entry);
   // store
@@ -102,6 +106,15 @@ class Executor {
 
   Status Enter(JournalEntry& entry, Step step);  // writes the journal
   Result<Pause> Fail(JournalEntry& entry, const std::string& reason, const std::string& message);
+  // executor_mend.cc: without the journal
+  Status ThawUnwritten(JournalEntry& entry, const Status& why);
+  Result<std::optional<Duration>> GiveUpUnwritten(const std::string& uid, const Status& why);
+  bool FailedUnwritten(const std::string& uid) const;
+  Result<Pause> Mend(const std::string& uid, const Status& why);
+  Result<Pause> MendGone(const JournalEntry& known);
+  Result<Pause> ForgetDamaged(const std::string& uid);
+  Result<JournalEntry> EntryOfIntents(const std::string& uid) const;
+  void TellDamaged(const JournalEntry& entry, const Status& why);
   void PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message);  // best effort
   bool Expired(const JournalEntry& entry) const;
   // By the controller's clock, once it has said so: others count its deadline from there.
@@ -125,6 +138,7 @@ class Executor {
   Metrics& metrics_;
   Clock& clock_;
   mutable std::mutex mutex_;
+  std::map<std::string, std::pair<std::string, std::string>> unwritten_;  // reason and message of failures that the disk did not take
   std::map<std::string, std::string> pods_;  // pod uid → uid of the checkpoint that works on it, until it is finished
 };
 

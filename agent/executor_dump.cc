@@ -53,7 +53,13 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
   HF_RETURN_IF_ERROR(layout_.RemoveLanding(entry.uid));
   HF_RETURN_IF_ERROR(journal_.RemoveSentLog(entry.uid));
   HF_RETURN_IF_ERROR(TakeInWhatRunsNow(entry));
-  ChoosePlace(entry);
+  if (Status room = ChoosePlace(entry); !room.ok()) {
+    if (room.code() != Code::kUnavailable || entry.on_stop) {
+      return Fail(entry, api::reason::kNodeFull, "there is no room for its dump, nothing was frozen: " + room.message());
+    }
+    PatchPhase(entry, api::Phase::kAssigned, "waiting for room on the node: " + room.message());
+    return Pause(std::chrono::seconds(1));
+  }
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
   } else {
@@ -97,23 +103,32 @@ Status Executor::TakeInWhatRunsNow(JournalEntry& entry) {
 }
 
 // Memory when what the dump may take fits there; a second try goes to disk. Until it is written down, with the next step, a new agent
-// chooses anew, and removes what it finds in either place.
-void Executor::ChoosePlace(JournalEntry& entry) {
+// chooses anew, and removes what it finds in either place. An error: there is no room in either (DiskRoom::Reserve).
+Status Executor::ChoosePlace(JournalEntry& entry) {
   entry.place = Place::kDisk;
   entry.reserved_bytes = 0;
   DumpIsOver(entry);
-  if (options_.memory == nullptr || !options_.memory->enabled() || entry.stock || entry.attempts > 1) return;
+  const bool memory = options_.memory != nullptr && options_.memory->enabled() && !entry.stock && entry.attempts == 1;
+  if (!memory && options_.disk == nullptr) return Status::Ok();
   std::vector<std::string> ids, folders;
   for (const JournalContainer& c : entry.containers) ids.push_back(c.id);
   for (const std::string& volume : entry.volumes) folders.push_back(layout_.EmptyDir(entry.pod_uid, volume));
   Result<uint64_t> bytes = node_.Estimate(ids, folders);
   if (!bytes.ok()) LogInfo("lands on disk: how much it will be is not known", {{"uid", entry.uid}, {"why", bytes.status().message()}});
-  if (bytes.ok() && options_.memory->Reserve(entry.uid, *bytes, &entry.reserved_bytes)) entry.place = Place::kMemory;
+  if (memory && bytes.ok() && options_.memory->Reserve(entry.uid, *bytes, &entry.reserved_bytes)) {
+    entry.place = Place::kMemory;
+    return Status::Ok();
+  }
+  if (options_.disk == nullptr) return Status::Ok();
+  HF_RETURN_IF_ERROR(options_.disk->Reserve(LandingOf(entry), bytes.value_or(0)));
+  entry.reserved_bytes = bytes.value_or(0);
+  return Status::Ok();
 }
 
 // What it has written is there for all to see; what it has not, it will not write.
 void Executor::DumpIsOver(const JournalEntry& entry) {
   if (options_.memory != nullptr) options_.memory->Release(entry.uid);
+  if (options_.disk != nullptr) options_.disk->Release(layout_.Landing(entry.uid, Place::kDisk));
 }
 
 // Blocks until the dump is over, one way or the other.

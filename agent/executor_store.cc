@@ -86,6 +86,7 @@ storage::Manifest Executor::MakeManifest(const JournalEntry& entry, std::vector<
   if (Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid); cp.ok()) {
     manifest.info["owner"] = api::ToJson(cp->status.owner);
     manifest.info["policy"] = cp->status.policy.str();
+    if (Result<Json> security = ParseJson(cp->status.security.view()); security.ok()) manifest.info["security"] = std::move(*security);
   }
   manifest.files = std::move(files);
   return manifest;

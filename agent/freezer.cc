@@ -18,6 +18,15 @@ Status Unlink(const std::string& path) {
   return Status::Ok();
 }
 
+// Also of one that is being undone.
+bool IsIntent(const std::string& file) { return file.ends_with(".json") || file.ends_with(".thawing"); }
+
+Result<runtime::Intent> ReadIntent(const Layout& layout, const std::string& file) {
+  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(layout.Containers() + "/" + file, kMaxIntentBytes));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(text));
+  return runtime::Intent::FromJson(json);
+}
+
 Status ThawOne(const Layout& layout, Node& node, const std::string& id) {
   rename(layout.IntentFile(id).c_str(), layout.ThawingFile(id).c_str());  // not there: already renamed, or never written
   HF_RETURN_IF_ERROR(Unlink(layout.IntentFile(id)));
@@ -86,17 +95,24 @@ Status RemoveIntents(const Layout& layout, const JournalEntry& entry) {
   return entry.final ? Unlink(layout.PodFile(entry.pod_uid)) : Status::Ok();
 }
 
+std::map<std::string, runtime::Intent> IntentsOf(const Layout& layout, const std::string& checkpoint_uid) {
+  std::map<std::string, runtime::Intent> found;
+  for (const std::string& name : ListDir(layout.Containers()).value_or({})) {
+    if (!IsIntent(name)) continue;
+    Result<runtime::Intent> intent = ReadIntent(layout, name);
+    if (intent.ok() && intent->checkpoint_uid == checkpoint_uid) found[name.substr(0, name.rfind('.'))] = std::move(*intent);
+  }
+  return found;
+}
+
 std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std::vector<std::string>& live) {
   auto is_live = [&live](const std::string& uid) { return std::find(live.begin(), live.end(), uid) != live.end(); };
   std::vector<std::string> thawed;
   Result<std::vector<std::string>> names = ListDir(layout.Containers());
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
-    const bool intent_file = name.ends_with(".json"), thawing = name.ends_with(".thawing");
-    if (!intent_file && !thawing) continue;
+    if (!IsIntent(name)) continue;
     const std::string id = name.substr(0, name.rfind('.'));
-    Result<std::string> text = ReadFile(layout.Containers() + "/" + name, kMaxIntentBytes);
-    Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
-    Result<runtime::Intent> intent = json.ok() ? runtime::Intent::FromJson(*json) : Result<runtime::Intent>(json.status());
+    Result<runtime::Intent> intent = ReadIntent(layout, name);
     if (!intent.ok()) {
       LogError("an intent cannot be read; its container is left as it is", {{"file", name}, {"error", intent.status().message()}});
       continue;

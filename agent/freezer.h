@@ -1,6 +1,8 @@
 // The files through which holdfast-runc knows that containers belong to a checkpoint, and the way back: thawing.
 #pragma once
 
+#include <map>
+
 #include "agent/journal.h"
 #include "agent/layout.h"
 #include "agent/node.h"
@@ -28,6 +30,9 @@ Status ThawContainers(const Layout& layout, Node& node, const JournalEntry& entr
 
 // Removes intents and the pod's file, touching no container: they are gone, or were thawed by holdfast-runc itself.
 Status RemoveIntents(const Layout& layout, const JournalEntry& entry);
+
+// The intents of a checkpoint, by container id; without those that cannot be read.
+std::map<std::string, runtime::Intent> IntentsOf(const Layout& layout, const std::string& checkpoint_uid);
 
 // Thaws each container whose intent belongs to none of `live` checkpoint uids, or whose thaw was interrupted; removes pods' files likewise.
 // Returns the ids of what was thawed. Files that cannot be read are left alone: what they meant is unknown, and a frozen pod is safe.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <sstream>
 
 #include "agent/spawn.h"
 #include "base/file.h"
@@ -26,6 +27,8 @@ constexpr char kTasks[] = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 constexpr size_t kMaxSpecBytes = 4 << 20;
 constexpr Duration kThawWithin = std::chrono::seconds(70);  // it may give device memory back to a GPU
 constexpr Duration kMeasureWithin = std::chrono::seconds(3);
+constexpr Duration kImageWithin = std::chrono::seconds(2);  // of the ten that holdfast-runc waits for an answer
+constexpr std::string_view kDigest = "sha256:";
 constexpr Duration kDiesWithin = std::chrono::seconds(2);
 constexpr char kCriu[] = "/opt/holdfast/criu/criu";
 constexpr int kMaxWalks = 50;
@@ -223,6 +226,38 @@ Status HostNode::RemoveContainer(const std::string& container_id) {
   return result.exit_code == 0
              ? Status::Ok()
              : Status(Code::kUnavailable, "container " + container_id + " cannot be removed from runc: " + FirstLine(result.err));
+}
+
+std::vector<std::string> DigestsIn(const std::string& listed, const std::string& image) {
+  struct Row {
+    std::string name, digest;
+  };
+  std::vector<Row> rows;
+  std::istringstream lines(listed);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Row row;
+    std::string type;
+    if (words >> row.name >> type >> row.digest && row.digest.starts_with(kDigest)) rows.push_back(std::move(row));
+  }
+  auto own = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == image; });
+  if (own == rows.end()) return {};
+  std::vector<std::string> digests = {own->digest};
+  for (const Row& row : rows) {
+    if (row.digest == own->digest && row.name.starts_with(kDigest)) digests.push_back(row.name);
+  }
+  return digests.size() > 1 ? digests : std::vector<std::string>{};
+}
+
+// By containerd's own client, which comes with it.
+Result<std::vector<std::string>> HostNode::ImageDigests(const std::string& container_id) {
+  if (!IsSafeName(container_id)) return Status(Code::kInvalidArgument, "unsafe container id");
+  HF_ASSIGN_OR_RETURN(ProcessResult info, Run({"ctr", "-n", "k8s.io", "containers", "info", container_id}, kImageWithin));
+  if (info.exit_code != 0) return Status(Code::kUnavailable, "ctr: " + FirstLine(info.err));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(info.out));
+  HF_ASSIGN_OR_RETURN(ProcessResult images, Run({"ctr", "-n", "k8s.io", "images", "ls"}, kImageWithin));
+  if (images.exit_code != 0) return Status(Code::kUnavailable, "ctr: " + FirstLine(images.err));
+  return DigestsIn(images.out, GetString(json, {"Image"}));
 }
 
 std::string HostNode::DumpOutput(const std::string& checkpoint_uid) {

@@ -15,6 +15,10 @@ namespace holdfast::agent {
 // how to run the agent.
 Result<int> FindNodeProcess();
 
+// From what `ctr images ls` prints: the digest of the image of that name, and that of its configuration, where a name of the same image is
+// its digest ("sha256:…", as the CRI names images). The kubelet tells one or the other, so without both nothing is known: empty.
+std::vector<std::string> DigestsIn(const std::string& listed, const std::string& image);
+
 class HostNode final : public Node {
  public:
   HostNode(Layout layout, int host_pid, std::string runc_root = "/run/containerd/runc/k8s.io");
@@ -28,6 +32,7 @@ class HostNode final : public Node {
   Result<std::vector<NodeContainer>> Containers() override;
   Status End(const std::vector<std::string>& container_ids) override;
   Status RemoveContainer(const std::string& container_id) override;
+  Result<std::vector<std::string>> ImageDigests(const std::string& container_id) override;
   std::string DumpOutput(const std::string& checkpoint_uid) override;
   Json Platform() override;
 

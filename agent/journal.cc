@@ -1,8 +1,11 @@
 #include "agent/journal.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <system_error>
 
 #include "base/file.h"
 
@@ -12,6 +15,38 @@ namespace {
 constexpr std::array<std::string_view, 8> kSteps = {"Intent",      "Dumping",   "Dumped", "Storing",
                                                     "CommitAsked", "Committed", "Thawed", "Finished"};
 constexpr size_t kMaxManifestBytes = size_t{512} << 20;
+constexpr size_t kRoomFiles = 16, kRoomBytes = 64 << 10;  // an entry takes a few KiB
+
+Status ErrnoOf(const std::string& what, const std::string& path) {
+  return Status(Code::kResourceExhausted, what + " " + path + ": " + std::generic_category().message(errno));
+}
+
+// With its blocks: what is written into it later takes no others.
+Status MakeRoomFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return ErrnoOf("cannot create", path);
+  errno = posix_fallocate(fd, 0, kRoomBytes);
+  const Status made = errno == 0 ? Status::Ok() : ErrnoOf("cannot set room aside in", path);
+  close(fd);
+  if (!made.ok()) unlink(path.c_str());
+  return made;
+}
+
+Status Overwrite(const std::string& path, std::string_view text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return ErrnoOf("cannot open", path);
+  const auto size = static_cast<off_t>(text.size());
+  bool written = true;
+  for (off_t at = 0; written && at < size;) {
+    const ssize_t n = pwrite(fd, text.data() + at, static_cast<size_t>(size - at), at);
+    if (n > 0) at += n;
+    written = n > 0 || (n < 0 && errno == EINTR);
+  }
+  written = written && ftruncate(fd, size) == 0 && fsync(fd) == 0;
+  const Status done = written ? Status::Ok() : ErrnoOf("cannot write", path);
+  close(fd);
+  return done;
+}
 
 }  // namespace
 
@@ -129,9 +164,60 @@ Result<JournalEntry> JournalEntry::FromJson(const Json& json) {
   return e;
 }
 
+Journal::Journal(std::string folder, WriteFile write)
+    : folder_(std::move(folder)),
+      write_(write ? std::move(write) : [](const std::string& path, const std::string& text) { return WriteFileDurably(path, text); }) {}
+
+Status Journal::SetRoomAside() {
+  std::lock_guard lock(mutex_);
+  room_asked_ = true;
+  room_missing_ = 0;
+  HF_RETURN_IF_ERROR(MakeDirs(Room()));
+  Status first;
+  for (size_t i = 0; i < kRoomFiles; ++i) {
+    Status made = MakeRoomFile(Room() + "/" + std::to_string(i));
+    if (made.ok()) continue;
+    ++room_missing_;
+    if (first.ok()) first = made;
+  }
+  return first;
+}
+
+// A file that has its blocks already becomes the entry: nothing but its name is new to the disk, and nobody else can have taken its room.
+Status Journal::WriteIntoRoom(const std::string& path, const std::string& text) {
+  if (text.size() > kRoomBytes) return Status(Code::kResourceExhausted, "it is longer than what is set aside");
+  std::lock_guard lock(mutex_);
+  HF_ASSIGN_OR_RETURN(std::vector<std::string> files, ListDir(Room()));
+  if (files.empty()) return Status(Code::kResourceExhausted, "the room that was set aside is used up");
+  const std::string file = Room() + "/" + files.back();
+  HF_RETURN_IF_ERROR(Overwrite(file, text));
+  if (rename(file.c_str(), path.c_str()) != 0) return ErrnoOf("cannot rename to", path);
+  ++room_missing_;
+  return SyncDir(folder_);
+}
+
 Status Journal::Write(const JournalEntry& entry) {
   if (!IsSafeName(entry.uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
-  return WriteFileDurably(folder_ + "/" + entry.uid + ".json", DumpJson(entry.ToJson())).With("cannot write the journal");
+  const std::string path = folder_ + "/" + entry.uid + ".json", text = DumpJson(entry.ToJson());
+  Status written = write_(path, text);
+  const bool full = written.code() == Code::kResourceExhausted;
+  if (full && WriteIntoRoom(path, text).ok()) written = Status::Ok();
+  writable_ = written.ok();
+  bool refill = false;
+  {
+    std::lock_guard lock(mutex_);
+    refill = room_asked_ && room_missing_ > 0 && !full;
+  }
+  if (refill) (void)SetRoomAside();  // what is still missing is tried again with the next step
+  return written.With("cannot write the journal");
+}
+
+Status Journal::KeepDamaged(const std::string& uid) {
+  if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
+  const std::string kept = folder_ + "/" + uid + ".damaged";
+  unlink(kept.c_str());
+  if (link((folder_ + "/" + uid + ".json").c_str(), kept.c_str()) == 0) return Status::Ok();
+  return Status(Code::kInternal, "cannot keep " + kept + ": " + std::generic_category().message(errno));
 }
 
 Result<JournalEntry> Journal::Read(const std::string& uid) const {

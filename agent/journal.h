@@ -2,6 +2,9 @@
 // agent knows the most that can have happened and resumes or undoes it. Thread-safe for different uids.
 #pragma once
 
+#include <atomic>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -42,7 +45,7 @@ struct JournalEntry {
   bool in_cut = false;          // waits, frozen, for the rest of its group
   bool stock = false;           // not under our RuntimeClass: the kubelet's archive is read
   Place place = Place::kDisk;   // where it lands, from Dumping on
-  uint64_t reserved_bytes = 0;  // of the memory for dumps, until its dump is over
+  uint64_t reserved_bytes = 0;  // where it lands, until its dump is over
   std::string boot_id;          // of the node when it began; empty: not known
   int attempts = 1;
   std::string store = api::kDefaultStore;  // that has its session, once it is Dumping; entries of before there were several name none
@@ -74,8 +77,13 @@ struct JournalEntry {
 
 class Journal {
  public:
-  explicit Journal(std::string folder) : folder_(std::move(folder)) {}
+  // Writes a file durably; by default to the disk.
+  using WriteFile = std::function<Status(const std::string& path, const std::string& text)>;
+  explicit Journal(std::string folder, WriteFile write = nullptr);
+  // Once: sets room aside, beside its folder, for the steps that a full disk does not take. An error: there is none, or less.
+  Status SetRoomAside();
   Status Write(const JournalEntry& entry);                  // durable when it returns
+  bool writable() const { return writable_; }               // as far as the last Write tells
   Result<JournalEntry> Read(const std::string& uid) const;  // kNotFound, kDataLoss
   // Entries that cannot be read are reported in `damaged` by file name, and left where they are.
   Result<std::vector<JournalEntry>> List(std::vector<std::string>* damaged = nullptr) const;
@@ -86,9 +94,19 @@ class Journal {
   // Where storage::Ingest writes down what it has punched out of the landing folder: while there is one, that folder is not whole.
   std::string SentLog(const std::string& uid) const { return folder_ + "/" + uid + ".sent"; }
   Status RemoveSentLog(const std::string& uid);
+  // Keeps what cannot be read for people, as <uid>.damaged; the entry itself stays until it is written anew, or removed.
+  Status KeepDamaged(const std::string& uid);
 
  private:
-  std::string folder_;
+  std::string Room() const { return folder_ + "-room"; }
+  Status WriteIntoRoom(const std::string& path, const std::string& text);
+
+  const std::string folder_;
+  const WriteFile write_;
+  std::atomic<bool> writable_ = true;
+  std::mutex mutex_;         // of the room
+  bool room_asked_ = false;  // there should be one
+  size_t room_missing_ = 0;  // files of it
 };
 
 }  // namespace holdfast::agent

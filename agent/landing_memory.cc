@@ -90,6 +90,13 @@ Status OnNode(int host_pid, const std::function<Status()>& work) {
   return done;
 }
 
+uint64_t Kibibytes(const std::string& meminfo, const std::string& name) {
+  const size_t at = meminfo.find(name + ":");
+  return at == std::string::npos ? 0 : strtoull(meminfo.c_str() + at + name.size() + 1, nullptr, 10) * 1024;
+}
+
+}  // namespace
+
 uint64_t TakenBy(const std::string& folder) {
   std::error_code error;
   uint64_t bytes = 0;
@@ -102,13 +109,6 @@ uint64_t TakenBy(const std::string& folder) {
   }
   return bytes;
 }
-
-uint64_t Kibibytes(const std::string& meminfo, const std::string& name) {
-  const size_t at = meminfo.find(name + ":");
-  return at == std::string::npos ? 0 : strtoull(meminfo.c_str() + at + name.size() + 1, nullptr, 10) * 1024;
-}
-
-}  // namespace
 
 Result<MemoryRoom> LookAtMemory(const std::string& path, const std::string& meminfo) {
   if (!IsMountPoint(path)) return Status(Code::kNotFound, "nothing is mounted at " + path);

@@ -26,6 +26,8 @@ struct MemoryRoom {
 Result<MemoryRoom> LookAtMemory(const std::string& path, const std::string& meminfo = "/proc/meminfo");
 // Of the node's memory: dumps leave so much available.
 uint64_t LeftAlone(uint64_t node_bytes);
+// Bytes that the files below `folder` have taken so far; none where there is none.
+uint64_t TakenBy(const std::string& folder);
 // For `doctor`.
 runtime::NodeCheck CheckLanding(const std::string& path, const Result<MemoryRoom>& room);
 

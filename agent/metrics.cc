@@ -45,6 +45,8 @@ struct Metrics::Impl {
   prometheus::Histogram& restore = Seconds(registry, "holdfast_restore_seconds", "From create to a restored container");
   prometheus::Histogram& fetch = Seconds(registry, "holdfast_fetch_seconds", "Reading a checkpoint from the store for a restore");
   prometheus::Counter& fetch_bytes = Count(registry, "holdfast_fetch_bytes_total", "Bytes read from the store for restores");
+  prometheus::Counter& journal_damaged =
+      Count(registry, "holdfast_journal_damaged_total", "Entries of the agent's journal that could not be read and were written anew");
   prometheus::Gauge& kept_frozen =
       prometheus::BuildGauge().Name("holdfast_kept_frozen_pods").Help("Pods in a final checkpoint now").Register(registry).Add({});
 };
@@ -78,6 +80,7 @@ void Metrics::Fetched(double seconds, double bytes) {
   impl_->fetch_bytes.Increment(bytes);
 }
 
+void Metrics::JournalDamaged() { impl_->journal_damaged.Increment(); }
 void Metrics::KeptFrozen(int pods) { impl_->kept_frozen.Set(pods); }
 
 kube::RuntimeMetrics& Metrics::runtime() { return impl_->runtime; }

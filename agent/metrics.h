@@ -23,6 +23,7 @@ class Metrics {
   void Restored(const std::string& outcome, double seconds);  // Restored | ColdStart | Failed
   void Fetched(double seconds, double bytes);
   void KeptFrozen(int pods);
+  void JournalDamaged();  // an entry could not be read
   kube::RuntimeMetrics& runtime();
   std::string Render() const;  // Prometheus text format
 

@@ -38,6 +38,11 @@ class Node {
   virtual Status End(const std::vector<std::string>& container_ids) = 0;
   // Removes a container that a killed `create` left in runc; OK when there is none.
   virtual Status RemoveContainer(const std::string& container_id) = 0;
+  // The digests by which the node knows the image that a container is being made of: of its manifest, and of its configuration. An error:
+  // not known here.
+  virtual Result<std::vector<std::string>> ImageDigests(const std::string& /*container_id*/) {
+    return Status(Code::kUnsupported, "this node does not tell");
+  }
   // Last lines of what the dump process wrote, for messages.
   virtual std::string DumpOutput(const std::string& checkpoint_uid) = 0;
   // {arch, kernel, runtime, criu, cpuFeatures}: goes into Checkpoint.status.platform.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "api/checkpoint.h"
+#include "api/security.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -82,6 +83,7 @@ Json RestoreState::ToJson() const {
                   {"id", c.id},
                   {"seconds", c.seconds},
                   {"message", c.message},
+                  {"imageDigest", c.image_digest},
                   {"ran", c.ran}};
   }
   return {{"podUID", pod_uid},
@@ -134,6 +136,7 @@ Result<RestoreState> RestoreState::FromJson(const Json& json) {
     out.id = GetString(c, {"id"});
     out.seconds = GetDouble(c, {"seconds"});
     out.message = GetString(c, {"message"});
+    out.image_digest = GetString(c, {"imageDigest"});
     out.ran = GetBool(c, {"ran"});
     s.containers[name] = std::move(out);
   }
@@ -191,7 +194,8 @@ bool WasLetGoCold(const kube::Pod& pod) {
 
 namespace {
 
-CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored) {
+CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
+                      const std::vector<std::string>& image) {
   using Phase = RestoreState::Phase;
   if (question.container == runtime::kWaitContainer) return {Answer("cold", "it waits for the restore"), ""};
   const kube::Container* init = Named(pod.init_containers, question.container);
@@ -229,6 +233,11 @@ CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::
     if (c.state != ContainerRestore::kCold) return {answer, ""};
     return {answer, "container " + question.container + " starts cold after " + std::to_string(c.attempts) + " failed restores"};
   }
+  if (!api::SameImage(c.image_digest, image)) {
+    c.message = "it ran the image " + c.image_digest + ", and this pod's is " + image.front() +
+                ": a process goes on only in the image in which it began (where a tag has moved, name the image by its digest)";
+    return {GiveUp(state, c, c.message), ""};
+  }
   c.attempts += 1;
   c.state = ContainerRestore::kTrying;
   c.id = question.container_id;
@@ -241,8 +250,8 @@ CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::
 }  // namespace
 
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
-                            const Layout& layout) {
-  CreateDecision decision = Decide(state, pod, question, previous_restored);
+                            const Layout& layout, const std::vector<std::string>& image) {
+  CreateDecision decision = Decide(state, pod, question, previous_restored, image);
   if (decision.answer) AddVolumes(state, pod, layout, question.container, &*decision.answer);
   return decision;
 }

@@ -28,8 +28,9 @@ struct RestoreContainer {
   int attempts = 0;
   std::string id;  // of the last try
   double seconds = 0;
-  std::string message;  // of the last failure
-  bool ran = false;     // kFailed: its processes may have run for a moment
+  std::string message;       // of the last failure
+  std::string image_digest;  // that it ran; empty: not known
+  bool ran = false;          // kFailed: its processes may have run for a moment
 };
 
 struct RestoreState {
@@ -72,10 +73,11 @@ struct CreateDecision {
   std::string event;                            // for the pod, when what is answered must not go unseen
 };
 
-// What `create` shall do. `previous_restored`: an earlier try succeeded, though its outcome was never told. Changes `state` when a try
-// begins or a lost outcome becomes known; the caller saves it before it answers.
+// What `create` shall do. `previous_restored`: an earlier try succeeded, though its outcome was never told. `image`: the digests of what
+// the container is made of; empty: not known. Changes `state` when a try begins or a lost outcome becomes known; the caller saves it before
+// it answers.
 CreateDecision DecideCreate(RestoreState& state, const kube::Pod& pod, const runtime::CreateQuestion& question, bool previous_restored,
-                            const Layout& layout);
+                            const Layout& layout, const std::vector<std::string>& image = {});
 
 // The node was restarted in the middle of a try: whether its processes ran for a moment is not known, so it is not made again.
 void EndTryOfAnotherBoot(const RestoreState& state, RestoreContainer& container);

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "agent/platform.h"
+#include "api/security.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -237,6 +238,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   if (!IsSafeName(cp.meta.uid) || !IsSafeName(cp.status.manifest_id)) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " names no manifest");
   }
+  // The controller has looked too; but the image of a pod can be changed after its claim.
+  if (const auto refused = api::RefusedBySecurity(cp, pod)) {
+    return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored: " + *refused);
+  }
   if (const std::string unfit = Unfit(cp, node_.Platform()); !unfit.empty()) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored here: " + unfit);
   }
@@ -266,10 +271,18 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
     };
     if (options_.kept) here = options_.kept(cp.status.manifest_id, dir, fetch);
     if (!here.ok() && !stop.stop_requested()) {
+      // Of the same node others may end, and give room back.
+      const auto bytes = static_cast<uint64_t>(std::max<int64_t>(cp.status.memory_bytes, 0) + std::max<int64_t>(cp.status.files_bytes, 0));
+      const Status room = options_.disk == nullptr ? Status::Ok() : options_.disk->Reserve(dir, bytes);
+      if (!room.ok()) {
+        WaitOn(record, "there is no room for it: " + room.message());
+        return Later(options_.again);
+      }
       const std::string store = cp.store();
       here = stores_.Has(store) ? options_.fetch(stores_.Of(store), cp.status.manifest_id, dir, fetch) : Stores::Missing(store);
     }
   }
+  if (options_.disk != nullptr) options_.disk->Release(dir);
   if (stop.stop_requested()) return Status(Code::kCancelled, "stopping while a checkpoint is fetched");
   HF_FAULT_POINT("agent.fetched");
   if (!here.ok()) {
@@ -341,6 +354,7 @@ Status Restorer::ReadLayout(RestoreState& state, const api::Checkpoint& cp) {
       return Status(Code::kDataLoss, "the images of container " + c.name + " are missing");
     const auto known = before.find(c.name);
     state.containers[c.name] = known == before.end() ? RestoreContainer() : known->second;
+    state.containers[c.name].image_digest = c.image_digest;
   }
   if (state.containers.empty()) return Status(Code::kUnsupported, why);
   if (Result<std::string> asked = ReadFile(dir + "/request.json", 1 << 20); asked.ok()) {

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "agent/cluster.h"
+#include "agent/disk_room.h"
 #include "agent/journal.h"
 #include "agent/metrics.h"
 #include "agent/node.h"
@@ -31,6 +32,7 @@ struct RestorerOptions {
   std::function<Status(storage::Store&, const std::string&, const std::string&, const storage::IngestOptions&)> fetch;
   // The same from this node, whole and verified (cache.h); kNotFound: it has to be fetched. Unset: nothing is kept here.
   std::function<Status(const std::string& manifest, const std::string& dir, const storage::IngestOptions&)> kept;
+  DiskRoom* disk = nullptr;                                 // on which it is fetched; null: there is room
   std::function<void(const std::string& pod_key)> enqueue;  // asks for a Run soon
 };
 

@@ -54,6 +54,16 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
   RecordPtr record = For(*pod);
   options_.enqueue(pod->meta.Key());
 
+  std::vector<std::string> image;
+  if (question.container != runtime::kWaitContainer) {
+    Result<std::vector<std::string>> digests = node_.ImageDigests(question.container_id);
+    if (digests.ok()) image = std::move(*digests);
+    if (!digests.ok()) {
+      LogInfo("a container's image is not compared with its checkpoint's",
+              {{"pod", pod->meta.Key()}, {"container", question.container}, {"why", digests.status().message()}});
+    }
+  }
+
   CreateDecision decision;
   RestoreState before;
   {
@@ -65,7 +75,7 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     auto known = [&] {
       if (decision.answer) return true;
       before = record->state;
-      decision = DecideCreate(record->state, *pod, question, previous_restored, layout_);
+      decision = DecideCreate(record->state, *pod, question, previous_restored, layout_, image);
       return decision.answer.has_value();
     };
     if (!clock_.WaitUntil(lock, record->changed, until, stop, known)) {

@@ -115,6 +115,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.completed_at = GetString(status, {"completedAt"});
   out.status.owner = {GetString(status, {"owner", "kind"}), GetString(status, {"owner", "name"}), GetString(status, {"owner", "uid"}),
                       GetString(status, {"owner", "templateHash"}), GetString(status, {"owner", "ordinal"})};
+  if (const Json& security = GetObject(status, {"security"}); !security.empty()) out.status.security = DumpJson(security);
   out.status.policy = GetString(status, {"policy"});
   out.status.memory_bytes = GetInt(status, {"size", "memory"});
   out.status.files_bytes = GetInt(status, {"size", "files"});
@@ -147,8 +148,8 @@ void Checkpoint::Share(kube::StringPool* pool) {
   meta.Share(pool);
   for (kube::SharedString* text :
        {&spec.pod_name, &spec.pod_uid, &status.node_name, &status.pod_uid, &status.owner.kind, &status.owner.name, &status.owner.uid,
-        &status.owner.template_hash, &status.owner.ordinal, &status.policy, &status.arch, &status.cpu_features, &status.criu,
-        &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
+        &status.owner.template_hash, &status.owner.ordinal, &status.security, &status.policy, &status.arch, &status.cpu_features,
+        &status.criu, &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
     pool->Share(text);
   }
   for (CutMember& member : spec.cut.members) {

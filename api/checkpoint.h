@@ -43,7 +43,8 @@ namespace reason {
 inline constexpr char kWaiting[] = "Waiting", kQueued[] = "Queued", kInProgress[] = "InProgress", kStillStoring[] = "StillStoring",
                       kCompleted[] = "Completed", kPodGone[] = "PodGone", kPodReplaced[] = "PodReplaced", kUnsupported[] = "Unsupported",
                       kDumpFailed[] = "DumpFailed", kStoreFull[] = "StoreFull", kDeadline[] = "Deadline",
-                      kStoreUnavailable[] = "StoreUnavailable", kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed";
+                      kStoreUnavailable[] = "StoreUnavailable", kNotStored[] = "NotStored", kGroupMemberFailed[] = "GroupMemberFailed",
+                      kNodeFull[] = "NodeFull";
 }
 
 // Condition, written by the agent of the node: no container of the checkpointed pod is left there.
@@ -112,7 +113,8 @@ struct Checkpoint {
     kube::SharedString node_name, pod_uid, started_at, completed_at;
     int64_t term = 0;  // of leadership, of the controller that wrote last (base/fence.h)
     Owner owner;
-    kube::SharedString policy;  // RestorePolicy that its pod followed when it was assigned; empty: the built-in one
+    kube::SharedString security;  // what its pod was allowed, as JSON (api/security.h); empty: made by an earlier release
+    kube::SharedString policy;    // RestorePolicy that its pod followed when it was assigned; empty: the built-in one
     int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;  // size
     int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;             // timings
     kube::SharedString frozen_at, all_frozen_at;                  // barrier

@@ -44,7 +44,24 @@ std::string MessageOfFalse(const Json& object, std::string_view type) {
   return "";
 }
 
-Container ReadContainer(const Json& json) {
+// The container's own word comes before its pod's.
+std::string ReadSecurity(const Json& own, const Json& pod) {
+  Json out = Json::object();
+  for (const char* key : {"runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions"}) {
+    const Json* said = Find(own, {key});
+    if (said == nullptr || said->is_null()) said = Find(pod, {key});
+    if (said != nullptr && !said->is_null()) out[key] = *said;
+  }
+  for (const char* key : {"privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "procMount", "capabilities"}) {
+    if (const Json* said = Find(own, {key}); said != nullptr && !said->is_null()) out[key] = *said;
+  }
+  for (const char* key : {"fsGroup", "supplementalGroups"}) {
+    if (const Json* said = Find(pod, {key}); said != nullptr && !said->is_null()) out[key] = *said;
+  }
+  return out.empty() ? "" : DumpJson(out);
+}
+
+Container ReadContainer(const Json& json, const Json& pod_security) {
   Container container;
   container.name = GetString(json, {"name"});
   container.image = GetString(json, {"image"});
@@ -54,15 +71,16 @@ Container ReadContainer(const Json& json) {
   for (const Json& mount : GetArray(json, {"volumeMounts"})) {
     container.mounts.push_back({GetString(mount, {"name"}), GetString(mount, {"mountPath"}), GetBool(mount, {"readOnly"})});
   }
+  container.security = ReadSecurity(GetObject(json, {"securityContext"}), pod_security);
   container.has_pre_stop = Find(json, {"lifecycle", "preStop"}) != nullptr;
   container.restart_always = GetString(json, {"restartPolicy"}) == "Always";
   return container;
 }
 
-std::vector<Container> ReadContainers(const Json& array) {
+std::vector<Container> ReadContainers(const Json& array, const Json& pod_security) {
   std::vector<Container> out;
   out.reserve(array.size());
-  for (const Json& json : array) out.push_back(ReadContainer(json));
+  for (const Json& json : array) out.push_back(ReadContainer(json, pod_security));
   return out;
 }
 
@@ -147,14 +165,16 @@ Pod Pod::FromJson(const Json& object) {
   pod.service_account = GetString(spec, {"serviceAccountName"});
   pod.host_network = GetBool(spec, {"hostNetwork"});
   pod.host_pid = GetBool(spec, {"hostPID"});
+  pod.host_ipc = GetBool(spec, {"hostIPC"});
   pod.host_users = GetBool(spec, {"hostUsers"}, true);
   pod.share_process_namespace = GetBool(spec, {"shareProcessNamespace"});
   pod.termination_grace_seconds =
       GetInt(object, {"metadata", "deletionGracePeriodSeconds"}, GetInt(spec, {"terminationGracePeriodSeconds"}, 30));
   pod.priority = GetInt32(spec, {"priority"});
   for (const Json& gate : GetArray(spec, {"schedulingGates"})) pod.scheduling_gates.push_back(GetString(gate, {"name"}));
-  pod.containers = ReadContainers(GetArray(spec, {"containers"}));
-  pod.init_containers = ReadContainers(GetArray(spec, {"initContainers"}));
+  const Json& security = GetObject(spec, {"securityContext"});
+  pod.containers = ReadContainers(GetArray(spec, {"containers"}), security);
+  pod.init_containers = ReadContainers(GetArray(spec, {"initContainers"}), security);
   pod.volumes.reserve(GetArray(spec, {"volumes"}).size());
   for (const Json& volume : GetArray(spec, {"volumes"})) pod.volumes.push_back(ReadVolume(volume));
   pod.phase = GetString(status, {"phase"});
@@ -199,7 +219,7 @@ void Pod::Share(StringPool* pool) {
            {&node_name, &runtime_class, &phase, &host_ip, &qos_class, &restart_policy, &service_account, &status_reason, &unscheduled});
   for (std::vector<Container>* list : {&containers, &init_containers}) {
     for (Container& container : *list) {
-      ShareAll(pool, {&container.name, &container.image});
+      ShareAll(pool, {&container.name, &container.image, &container.security});
       container.limits.Share(pool);
       container.requests.Share(pool);
       for (VolumeMount& mount : container.mounts) ShareAll(pool, {&mount.name, &mount.mount_path});

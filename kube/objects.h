@@ -27,6 +27,9 @@ struct Container {
   SharedString name, image;
   StringMap limits, requests;
   std::vector<VolumeMount> mounts;
+  // What of its security context, and of its pod's, decides what its processes may do: JSON in Kubernetes' words, equal for equal contexts.
+  // Empty: nothing is said.
+  SharedString security;
   bool has_pre_stop = false, restart_always = false;  // restart_always: a native sidecar among the init containers
 };
 
@@ -61,7 +64,7 @@ struct Pod {
   std::vector<ContainerStatus> container_statuses, init_container_statuses;
   std::vector<Volume> volumes;
   std::vector<Condition> conditions;  // not Kubernetes' own: their types have a prefix, as in example.com/Type
-  bool host_network = false, host_pid = false, host_users = true, share_process_namespace = false, ready = false;
+  bool host_network = false, host_pid = false, host_ipc = false, host_users = true, share_process_namespace = false, ready = false;
   int64_t termination_grace_seconds = 30;  // a terminating one: what its deletion gives it
   int32_t priority = 0;
 };

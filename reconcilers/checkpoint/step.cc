@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/pod.h"
+#include "api/security.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::checkpoint {
@@ -145,6 +146,7 @@ Step Assign(const World& w, WallTime now) {
   patch["status"]["nodeName"] = pod.node_name;
   patch["status"]["podUID"] = pod.meta.uid;
   patch["status"]["owner"] = api::ToJson(w.lineage.owner);
+  patch["status"]["security"] = api::SecurityOf(pod);
   if (!w.policy.empty()) patch["status"]["policy"] = w.policy;
   patch["status"]["startedAt"] = FormatTime(now);
   Step step = Patch(std::move(patch), "assigned to node " + pod.node_name);
@@ -265,6 +267,7 @@ Json StatusOf(const api::Checkpoint& c, const Content& content) {
                  {"containers", Json::array()}};
   if (const std::string node = GetString(info, {"node"}); !node.empty()) status["nodeName"] = node;
   if (const std::string policy = GetString(info, {"policy"}); !policy.empty()) status["policy"] = policy;
+  if (const Json& security = GetObject(info, {"security"}); !security.empty()) status["security"] = security;
   if (!owner.kind.empty()) status["owner"] = api::ToJson(owner);
   if (const Json& platform = GetObject(info, {"platform"}); !platform.empty()) status["platform"] = platform;
   if (const std::string started = GetString(info, {"startedAt"}); ParseTime(started)) status["startedAt"] = started;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/security.h"
 #include "reconcilers/stop/step.h"
 
 namespace holdfast::reconcilers::claim {
@@ -64,6 +65,7 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
       return "it holds container " + kept.name + ", which this pod does not have";
     }
   }
+  if (auto refused = api::RefusedBySecurity(c, *w.pod)) return refused;
   const api::Volumes volumes = w.protection.policy->spec.restore.volumes;
   if (c.spec.final || volumes == api::Volumes::kIgnoreDrift) return std::nullopt;
   for (const kube::Volume& volume : w.pod->volumes) {

@@ -1,5 +1,6 @@
-// Who may be frozen now, of the pods that somebody drains: the node's limit, priority, and one slot of every PodDisruptionBudget each.
-// Pure; the dry run of the eviction, which decides in the end, is the runner's.
+// Who may be frozen now, of the pods that somebody drains: the node's limit, priority, and one slot of every PodDisruptionBudget each. Of
+// the node's places the last one is not for a namespace that has all the others, while pods of another one wait there. Pure; the dry run of
+// the eviction, which decides in the end, is the runner's.
 #pragma once
 
 #include "reconcilers/checkpoint/step.h"

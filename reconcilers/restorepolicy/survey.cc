@@ -12,6 +12,7 @@ using api::Phase;
 
 // So long evictions of a pod are answered from what an earlier one has left (drain/eviction_answer.h has less).
 constexpr Duration kAnswers = std::chrono::hours(1);
+constexpr Duration kNobodyComes = std::chrono::hours(24 * 7);
 
 std::string OwnerKey(const api::Owner& owner) { return owner.kind.str() + "/" + owner.name.str(); }
 
@@ -124,8 +125,9 @@ class Surveyor {
     if (!workload.exists) return false;
     const std::string hash = c.status.owner.template_hash;
     if (!hash.empty() && !workload.templates.empty() && !workload.templates.contains(hash)) return false;
-    if (c.spec.final) return true;
     const bool lacks = workload.gated || (workload.object && workload.pods < workload.object->replicas);
+    // A workload that has all its pods may be scaled up once more; but not for ever.
+    if (c.spec.final) return lacks || now_ - CompletedAt(c) < kNobodyComes;
     return lacks && newest_interval_.at(c.spec.pod_uid).get() == &c && !went_on_.contains(c.spec.pod_uid);
   }
 

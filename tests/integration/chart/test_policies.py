@@ -69,6 +69,13 @@ def checkpoint(objects, **status):
 
 
 RESTORED = {"podName": "web-1", "node": "node2", "outcome": "Restored", "seconds": 0.5}
+THEIRS_RAN = {"podName": "web-1", "node": "node1", "outcome": "Failed", "ran": True}
+
+
+def numbered(of):
+    return {**THEIRS_RAN, "podName": f"web-{of}"}
+
+
 T = "2026-01-02T03:04:05Z"
 CASES = [
     # agent's node, status before, status patch, refused with ("" means accepted)
@@ -83,8 +90,8 @@ CASES = [
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": "another"}}, "may claim a checkpoint only for the very pod"),
     ("node1", {"phase": "Ready", "claim": {"podUID": "new"}}, {"claim": None}, "may claim a checkpoint only for the very pod"),
     ("node1", {}, {"phase": "Deleting"}, "Pending, Assigned and Deleting are the controller's"),
-    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner, policy and term are the controller's"),
-    ("node1", {}, {"policy": "another"}, "nodeName, podUID, owner, policy and term are the controller's"),
+    ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner, policy, security and term are the controller's"),
+    ("node1", {}, {"policy": "another"}, "nodeName, podUID, owner, policy, security and term are the controller's"),
     ("node1", {}, {"nodeName": None}, "nodeName"),
     ("node2", {}, {"phase": "Freezing"}, 'an agent of node "node2" may record only restores'),
     ("node2", {"phase": "Storing"}, {"phase": "Ready", "manifest": {"id": "m"}}, 'an agent of node "node2" may record only restores'),
@@ -92,6 +99,20 @@ CASES = [
     ("node2", {"phase": "Ready", "claim": {"podUID": "u"}}, {"restores": [RESTORED]}, ""),
     ("node2", {"phase": "Ready"}, {"restores": [{**RESTORED, "node": "node1"}]}, "restores of its own node only"),
     ("node2", {"phase": "Ready", "restores": [{**RESTORED, "node": "node1"}]}, {"restores": [{**RESTORED, "node": "node1"}, RESTORED]}, ""),
+    # Hole 9: what a pod was allowed is the controller's word, so a stolen node cannot make a privileged pod's state pass for another one's.
+    ("node1", {"security": {"containers": [{"name": "main", "privileged": True}]}}, {"security": None}, "security and term are the controller's"),
+    ("node1", {}, {"security": {"containers": [{"name": "main", "image": "any"}]}}, "security and term are the controller's"),
+    # Hole 18: entries of other nodes can be neither taken away nor changed nor put into another order, with or without one of its own.
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN]}, {"restores": []}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN]}, {"restores": None}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN]}, {"restores": [RESTORED]}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN]}, {"restores": [{**THEIRS_RAN, "node": "node2"}]}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN]}, {"restores": [{**THEIRS_RAN, "outcome": "Restored"}, RESTORED]}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [numbered(0), numbered(1)]}, {"restores": [numbered(1), numbered(0)]}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [numbered(0), numbered(0)]}, {"restores": [numbered(0)]}, "leaves those of others as they are"),
+    ("node1", {"phase": "Ready", "restores": [RESTORED]}, {"restores": []}, "leaves those of others as they are"),
+    ("node2", {"phase": "Ready", "restores": [THEIRS_RAN, RESTORED]}, {"restores": [THEIRS_RAN, {**RESTORED, "seconds": 1}]}, ""),
+    ("node2", {"phase": "Ready", "restores": [RESTORED, THEIRS_RAN]}, {"restores": [THEIRS_RAN]}, ""),
     ("", {}, {"phase": "Freezing"}, "token names no node"),
 ]
 
@@ -99,6 +120,23 @@ CASES = [
 @pytest.mark.parametrize("node,before,patch,message", CASES, ids=str)
 def test_what_an_agent_may_write_into_a_checkpoint(guarded, node, before, patch, message):
     answer = guarded.status(checkpoint(guarded, **before), patch, who=agent(node))
+    assert (message in answer) if message else (answer == ""), answer
+
+
+# As many as are kept (kMaxRestores in agent/kube_cluster.cc): the oldest makes room, and only that one, and only for another.
+FULL = [numbered(of) for of in range(20)]
+ROOM_CASES = {
+    "one more": ([*FULL[1:], RESTORED], ""),
+    "none for it": (FULL[1:], "leaves those of others as they are"),
+    "the newest goes": ([*FULL[:-1], RESTORED], "leaves those of others as they are"),
+    "two go": ([*FULL[2:], RESTORED, RESTORED], "leaves those of others as they are"),
+}
+
+
+@pytest.mark.parametrize("case", ROOM_CASES)
+def test_hole_18_the_oldest_restore_makes_room_where_the_list_is_full(guarded, case):
+    restores, message = ROOM_CASES[case]
+    answer = guarded.status(checkpoint(guarded, phase="Ready", restores=FULL), {"restores": restores}, who=agent("node2"))
     assert (message in answer) if message else (answer == ""), answer
 
 

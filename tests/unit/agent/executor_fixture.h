@@ -56,6 +56,8 @@ class ExecutorTest : public ::testing::Test {
       return pod.meta.uid == "pod-uid" ? still_idle : Status(Code::kNotFound, "another pod");
     };
     options.free_part = [this] { return free_part; };
+    disk = std::make_unique<DiskRoom>([this](const std::string&) -> Result<DiskSpace> { return disk_space; });
+    options.disk = disk.get();
     memory = std::make_unique<LandingMemory>(landing_budget, layout, [this]() -> Result<MemoryRoom> { return room; });
     options.memory = memory.get();
     options.boot_id = boot_id;
@@ -145,12 +147,17 @@ class ExecutorTest : public ::testing::Test {
   uint64_t landing_budget = 0;     // of memory
   MemoryRoom room = {.size_bytes = 1 << 30, .free_bytes = 1 << 30, .node_bytes = uint64_t{16} << 30, .available_bytes = uint64_t{8} << 30};
   std::string boot_id = "boot-1";
+  DiskSpace disk_space = {.size_bytes = uint64_t{1} << 40, .free_bytes = uint64_t{1} << 39};
+  bool disk_full = false;  // it takes no more of the journal
+  std::unique_ptr<DiskRoom> disk;
   std::unique_ptr<LandingMemory> memory;
   std::vector<std::string> kept;  // landing folders that a cache might have taken over
   TempDir dir;
   FakeClock clock;
   Layout layout;
-  Journal journal{dir.path() + "/state/journal"};
+  Journal journal{dir.path() + "/state/journal", [this](const std::string& path, const std::string& text) {
+                    return disk_full ? Status(Code::kResourceExhausted, "no space left on device") : WriteFileDurably(path, text);
+                  }};
   FakeNode node;
   FakeKubelet kubelet;
   FakeStore store, second;

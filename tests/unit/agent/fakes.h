@@ -83,6 +83,8 @@ class FakeNode final : public Node {
     }
     return Status::Ok();
   }
+  Result<std::vector<std::string>> image_digests = std::vector<std::string>{};
+  Result<std::vector<std::string>> ImageDigests(const std::string&) override { return image_digests; }
   std::string DumpOutput(const std::string&) override { return output; }
   Json platform = {{"arch", "amd64"}, {"kernel", "6.18"}, {"cpuFeatures", "avx avx2"}, {"criu", "4.2"}};
   Json Platform() override { return platform; }

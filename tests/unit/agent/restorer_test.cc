@@ -56,6 +56,7 @@ class RestorerTest : public testing::Test {
     options.kept = [this](const std::string& manifest, const std::string& to, const storage::IngestOptions&) {
       return on_kept ? on_kept(manifest, to) : Status(Code::kNotFound, "none");
     };
+    options.disk = &disk;
     options.enqueue = [](const std::string&) {};
     restorer = std::make_unique<Restorer>(options, layout, journal, node, stores, cluster, metrics, clock);
   }
@@ -156,6 +157,8 @@ class RestorerTest : public testing::Test {
   FakeCluster cluster;
   Metrics metrics;
   std::string boot_id = "boot-1";
+  DiskSpace disk_space = {.size_bytes = 1 << 30, .free_bytes = 1 << 29};
+  DiskRoom disk{[this](const std::string&) -> Result<DiskSpace> { return disk_space; }};
   Status fetch_error;
   int fetches = 0;
   std::function<void(const storage::IngestOptions&)> on_fetch;
@@ -785,6 +788,75 @@ TEST_F(RestorerTest, ARestartKeepsTheFolderThatAPodNobodyHasSeenYetWaitsIn) {
   EXPECT_THAT(*ListDir(layout.run + "/wait"), testing::ElementsAre("new-uid"));
   ASSERT_EQ(stat(layout.WaitFolder("new-uid").c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino) << "the pod has this one mounted";
+}
+
+// Hole 10.
+TEST_F(RestorerTest, WhatTheDiskHasNoRoomForIsNotFetchedUntilThereIsSome) {
+  cluster.checkpoint["status"]["size"] = {{"memory", 400 << 20}, {"files", 1 << 20}};
+  disk_space.free_bytes = 100 << 20;
+  Drive(5);
+  EXPECT_EQ(fetches, 0);
+  EXPECT_THAT(*ReadFile(layout.WaitFolder("new-uid") + "/state"),
+              HasSubstr("there is no room for the checkpoint: the node's disk has 100 MiB"));
+  disk_space.free_bytes = 1 << 29;
+  Drive(5);
+  EXPECT_EQ(fetches, 1);
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+}
+
+TEST_F(RestorerTest, WhatTheDiskNeverHadRoomForStartsColdAndSaysWhy) {
+  cluster.checkpoint["status"]["size"] = {{"memory", 400 << 20}};
+  disk_space.free_bytes = 100 << 20;
+  Drive(2000);
+  EXPECT_EQ(fetches, 0);
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note,
+              HasSubstr("was not here in time: there was no room for it: the node's disk has 100 MiB of space"));
+}
+
+// Hole 9: a tag that moved, or an image that was changed after the claim, is another program.
+TEST_F(RestorerTest, WhatRanInAnotherImageStartsColdAndSaysWhy) {
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  node.image_digests = std::vector<std::string>{"sha256:now", "sha256:its-configuration"};
+  Drive();
+  const runtime::CreateAnswer answer = Create("main", "n1");
+  EXPECT_EQ(answer.action, "cold");
+  EXPECT_THAT(answer.reason, HasSubstr("sha256:then, and this pod's is sha256:now"));
+  Drive();
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("where a tag has moved, name the image by its digest"));
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "ColdStart");
+}
+
+TEST_F(RestorerTest, TheSameImageOrOneThatIsNotKnownIsRestored) {
+  using Digests = Result<std::vector<std::string>>;
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  for (const Digests& here : {Digests(std::vector<std::string>{"sha256:index", "sha256:then"}), Digests(std::vector<std::string>{}),
+                              Digests(Status(Code::kNotFound, "no ctr"))}) {
+    node.image_digests = here;
+    Drive();
+    EXPECT_EQ(Create("main", "n1").action, "restore");
+  }
+}
+
+TEST_F(RestorerTest, APodThatMustNotStartColdIsRefusedInAnotherImage) {
+  Follow(R"({"onFailure":"Fail"})");
+  cluster.checkpoint["status"]["containers"][0]["imageDigest"] = "sha256:then";
+  node.image_digests = std::vector<std::string>{"sha256:now"};
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "refuse");
+  EXPECT_EQ(Create("main", "n2").action, "refuse") << "and again";
+}
+
+TEST_F(RestorerTest, WhatIsWiderThanThePodIsNotEvenFetched) {
+  cluster.checkpoint["status"]["security"]["containers"] = Json::array({{{"name", "main"}, {"image", "counter:1"}, {"privileged", true}}});
+  Drive();
+  EXPECT_EQ(fetches, 0);
+  EXPECT_EQ(Create("main", "n1").action, "cold");
+  Drive();
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("of its container main: it was privileged"));
 }
 
 TEST(DecideCreate, ANativeSidecarIsRestoredWhenTheCheckpointHasIt) {

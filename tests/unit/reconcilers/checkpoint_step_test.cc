@@ -75,6 +75,7 @@ Json InfoOfWeb() {
           {"startedAt", FormatTime(At(-60))},
           {"owner", api::ToJson(WebOwner())},
           {"policy", "gold"},
+          {"security", {{"hostPID", true}}},
           {"platform", {{"arch", "amd64"}}},
           {"result", {{"memory_bytes", 1000}, {"files_bytes", -7}}},
           {"containers", {{{"name", "main"}, {"image", "i"}}, {{"name", "plain"}, {"restorable", false}}}}};
@@ -114,6 +115,7 @@ TEST(Adoption, ACheckpointThatEtcdLostIsReadyAsTheStoreHasIt) {
   EXPECT_EQ(made.status.manifest_digest, "blake3:1");
   EXPECT_EQ(made.status.owner.uid, WebOwner().uid);
   EXPECT_EQ(made.status.policy, "gold");
+  EXPECT_EQ(made.status.security, R"({"hostPID":true})") << "hole 9: made anew it is as narrow as it was";
   EXPECT_EQ(made.status.node_name, "node-a");
   EXPECT_EQ(made.status.stored_bytes, 4096);
   EXPECT_EQ(made.status.memory_bytes, 1000);
@@ -434,6 +436,11 @@ TEST(Checkpoint, RemembersThePolicyThatItsPodFollowed) {
   EXPECT_FALSE(Next(w, At(1)).patch["status"].contains("policy")) << "the built-in one has no name";
   w.policy = "gold";
   EXPECT_EQ(GetString(Next(w, At(1)).patch, {"status", "policy"}), "gold");
+  // Hole 9: what it was allowed is written down by who cannot lie about it, before its node has a word.
+  kube::Pod privileged = *w.pod;
+  privileged.containers[0].security = R"({"privileged":true})";
+  w.pod = Share(privileged);
+  EXPECT_EQ(Next(w, At(1)).patch["status"]["security"]["containers"][0]["privileged"], true);
 }
 
 TEST(Checkpoint, DeletionTakesTheContentLast) {

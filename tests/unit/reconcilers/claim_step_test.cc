@@ -259,6 +259,12 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
          w->pod = Share(pod);
        },
        "IgnoreDrift"},
+      // Hole 9: a pod of a restricted namespace must not bring back what a privileged one was.
+      {"rights", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","privileged":true}]})"; },
+       "of its container main: it was privileged"},
+      {"host", [](World*, api::Checkpoint* c) { c->status.security = R"({"hostPID":true,"containers":[{"name":"main"}]})"; }, "hostPID"},
+      {"image", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","image":"another:1"}]})"; },
+       "ran the image another:1"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.what);
@@ -277,6 +283,18 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
     w.protection.policy = Share(policy);
     EXPECT_EQ(Next(w, At(20)).action, Action::kCold);
   }
+}
+
+// Hole 9, for a successor: its own namespace may allow it less than its predecessor had.
+TEST(Claim, ASuccessorThatIsAllowedLessStartsColdAndSaysWhy) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.status.containers = {{"main", "", "", 1, true, ""}};
+  c.status.security = R"({"containers":[{"name":"main","capabilities":{"add":["SYS_ADMIN"]}}]})";
+  const Step step = Next(Seen({Of(c)}), At(20));
+  EXPECT_EQ(step.action, Action::kCold);
+  ASSERT_TRUE(step.notice);
+  EXPECT_EQ(step.notice->reason, std::string("ColdStart"));
+  EXPECT_NE(step.notice->note.find("it had the capability SYS_ADMIN"), std::string::npos) << step.notice->note;
 }
 
 TEST(Claim, ASnapshotMayBeUsedAgainWhenItsLastUserIsGone) {

@@ -284,5 +284,45 @@ TEST(DrainAdmission, OnesThatABudgetHoldsDoNotHoldOthers) {
   EXPECT_TRUE(Admit({Share(InPhase(Phase::kPending, "other", "uid-other")), Share(other)}, traffic).granted);
 }
 
+Seat SeatIn(const std::string& ns, const std::string& name, Phase phase = Phase::kPending, int priority = 0) {
+  Seat seat = SeatOf(name, phase, priority);
+  kube::Pod pod = *seat.pod;
+  api::Checkpoint checkpoint = *seat.checkpoint;
+  pod.meta.ns = checkpoint.meta.ns = ns;
+  return {Share(checkpoint), Share(pod)};
+}
+
+// Hole 11: a tenant with many pods, or slow ones and long deadlines, does not keep a node's drain from all others.
+TEST(DrainAdmission, ANamespaceThatHasAllButOnePlaceLeavesItToOthersThatWait) {
+  Traffic traffic;
+  traffic.max_per_node = 4;
+  for (const char* name : {"x", "y", "z"}) traffic.granted.push_back(SeatIn("hog", name, Phase::kDumping));
+  const Seat next = SeatIn("hog", "next", Phase::kPending, 9), other = SeatIn("other", "late");
+  traffic.waiting = {next};
+  EXPECT_TRUE(Admit(next, traffic).granted) << "nobody else waits";
+  traffic.waiting = {next, other};
+  const checkpoint::Admission held = Admit(next, traffic);
+  EXPECT_FALSE(held.granted);
+  EXPECT_TRUE(held.queued);
+  EXPECT_NE(held.waits_for.find("namespace hog has all but one of the 4"), std::string::npos) << held.waits_for;
+  EXPECT_TRUE(Admit(other, traffic).granted) << "though the other is before it by priority";
+  traffic.granted.push_back(SeatIn("other", "early", Phase::kDumping));
+  EXPECT_FALSE(Admit(other, traffic).granted) << "there is no place";
+  kube::Pod elsewhere = *other.pod;
+  elsewhere.node_name = "node-b";
+  traffic.granted.pop_back();
+  traffic.waiting = {next, {other.checkpoint, Share(elsewhere)}};
+  EXPECT_TRUE(Admit(next, traffic).granted) << "it does not wait on this node";
+}
+
+TEST(DrainAdmission, WhereANodeHasOnePlaceItIsForWhoeverIsFirst) {
+  Traffic traffic;
+  traffic.max_per_node = 1;
+  const Seat first = SeatIn("one", "a", Phase::kPending, 1), second = SeatIn("two", "b");
+  traffic.waiting = {first, second};
+  EXPECT_TRUE(Admit(first, traffic).granted);
+  EXPECT_FALSE(Admit(second, traffic).granted);
+}
+
 }  // namespace
 }  // namespace holdfast::reconcilers::drain

@@ -304,6 +304,44 @@ TEST(Retention, AFewFailedOnesStayForAWeek) {
   EXPECT_EQ(Dropped(With(good)), (N{"4", "3"})) << "they take no place from good ones";
 }
 
+// Hole 12: of each kind of checkpoint there is a bound without anybody's doing. (keepDaily, ttl and maxBytes have their tests above.)
+TEST(Retention, NothingThatNobodyClaimsGrowsForEver) {
+  struct Case {
+    const char* what;
+    void (*change)(Subject*);
+    size_t stay;  // of a hundred, made one an hour, a month later, while the workload exists
+  };
+  const Case kCases[] = {
+      {"drains that nobody claimed", [](Subject*) {}, 3},
+      {"manual ones", [](Subject* s) { s->manual = true; }, 3},
+      {"those from which a pod went on",
+       [](Subject* s) {
+         s->pod_uid = "gone-" + s->name;
+         s->heir_uid = "heir-" + s->name;
+       },
+       3},
+      {"of pods that are gone", [](Subject* s) { s->pod_uid = "gone-" + s->name; }, 3},
+      {"failed ones, and those whose pod was thawed",
+       [](Subject* s) {
+         s->good = false;
+         s->spent = true;
+       },
+       0},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    EXPECT_EQ(Dropped(With(Hourly(100, c.change)), kNow + hours(24 * 30)).size(), 100 - c.stay);
+    auto orphans = Hourly(100, c.change);
+    for (Subject& s : orphans) {
+      s.workload_exists = false;
+      s.orphaned = kNow;
+    }
+    Seen gone = With(std::move(orphans));
+    gone.pods.clear();
+    EXPECT_EQ(Dropped(std::move(gone), kNow + hours(24 * 30)).size(), 100u) << "its workload is gone";
+  }
+}
+
 TEST(Retention, ADryRunOnlySaysWhatWouldGo) {
   auto all = Hourly(6);
   all[1].ttl = minutes(1);

@@ -107,6 +107,18 @@ TEST_F(SurveyTest, AFinalOneIsAwaitedWhileItsWorkloadHasThatTemplate) {
   EXPECT_FALSE(Only().awaited) << "nobody will come";
 }
 
+// Hole 12: what a drain has left, and nobody has claimed, is not kept for ever because a pod might come one day.
+TEST_F(SurveyTest, AFinalOneOfAWorkloadThatHasAllItsPodsIsAwaitedForAWeek) {
+  constexpr int kWeek = 7 * 24 * 3600;
+  view_.pods = {Pod("web-b", "Running")};
+  EXPECT_TRUE(Only(kWeek).awaited) << "it may be scaled up once more";
+  EXPECT_FALSE(Only(kWeek + 60).awaited);
+  view_.pods.clear();
+  EXPECT_TRUE(Only(10 * kWeek).awaited) << "one replica, no pod";
+  view_.pods = {Pod("web-b", "Pending", true)};
+  EXPECT_TRUE(Only(10 * kWeek).awaited) << "this one may take it";
+}
+
 TEST_F(SurveyTest, WhatASuspendedWorkloadHoldsIsAwaitedWhateverBecameOfTheWorkload) {
   c_.spec.trigger = api::Trigger::kSuspend;
   view_.workloads.clear();
