@@ -108,9 +108,7 @@ bool StandsIn(const api::Checkpoint& c, const kube::Pod* pod, const kube::Node* 
 WallTime CreatedAt(const api::Checkpoint& checkpoint) { return ParseTime(checkpoint.meta.creation_timestamp).value_or(WallTime()); }
 
 WallTime CompletedAt(const api::Checkpoint& checkpoint) {
-  // By its agent's clock, which may be behind; startedAt is by the controller's.
-  const auto started = ParseTime(checkpoint.status.started_at);
-  if (auto at = ParseTime(checkpoint.status.completed_at)) return started ? std::max(*at, *started) : *at;
+  if (auto at = ParseTime(checkpoint.status.completed_at)) return *at;
   if (const api::Condition* ready = checkpoint.Ready()) {
     if (auto at = ParseTime(ready->last_transition_time)) return *at;
   }

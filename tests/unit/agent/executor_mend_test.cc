@@ -31,7 +31,7 @@ class ExecutorMends : public ExecutorTest {
   void ExpectOnlyItsRemainsLeft() {
     EXPECT_THAT(*ListDir(layout.JournalFolder()), ElementsAre("ck-uid.damaged"));
     EXPECT_THAT(*ListDir(layout.Containers()), IsEmpty());
-    EXPECT_THAT(*ListDir(layout.run + "/pods"), IsEmpty());
+    EXPECT_THAT(*ListDir(layout.Pods()), IsEmpty());
     EXPECT_THAT(*ListDir(layout.state + "/landing"), IsEmpty());
   }
 };

@@ -797,21 +797,20 @@ TEST_F(RestorerTest, WhatTheDiskHasNoRoomForIsNotFetchedUntilThereIsSome) {
   Drive(5);
   EXPECT_EQ(fetches, 0);
   EXPECT_THAT(*ReadFile(layout.WaitFolder("new-uid") + "/state"),
-              HasSubstr("there is no room for the checkpoint: the node's disk has 100 MiB"));
+              HasSubstr("there is no room for it: the node's disk has 100 MiB"));
   disk_space.free_bytes = 1 << 29;
   Drive(5);
   EXPECT_EQ(fetches, 1);
   EXPECT_EQ(Create("main", "n1").action, "restore");
 }
 
-TEST_F(RestorerTest, WhatTheDiskNeverHadRoomForStartsColdAndSaysWhy) {
+TEST_F(RestorerTest, ThePodSaysWhatTheDiskHasNoRoomFor) {
   cluster.checkpoint["status"]["size"] = {{"memory", 400 << 20}};
   disk_space.free_bytes = 100 << 20;
   Drive(2000);
   EXPECT_EQ(fetches, 0);
-  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
-  EXPECT_THAT(cluster.events.back().note,
-              HasSubstr("was not here in time: there was no room for it: the node's disk has 100 MiB of space"));
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "WaitsForState"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("there is no room for it: the node's disk has 100 MiB of space"));
 }
 
 // Hole 9: a tag that moved, or an image that was changed after the claim, is another program.
