@@ -796,8 +796,7 @@ TEST_F(RestorerTest, WhatTheDiskHasNoRoomForIsNotFetchedUntilThereIsSome) {
   disk_space.free_bytes = 100 << 20;
   Drive(5);
   EXPECT_EQ(fetches, 0);
-  EXPECT_THAT(*ReadFile(layout.WaitFolder("new-uid") + "/state"),
-              HasSubstr("there is no room for it: the node's disk has 100 MiB"));
+  EXPECT_THAT(*ReadFile(layout.WaitFolder("new-uid") + "/state"), HasSubstr("there is no room for it: the node's disk has 100 MiB"));
   disk_space.free_bytes = 1 << 29;
   Drive(5);
   EXPECT_EQ(fetches, 1);
