@@ -96,6 +96,7 @@ void Judge::AtTheEnd() {
     bool said = false;
     for (auto at = std::find(pods.begin(), pods.end(), loss.from); at != pods.end(); ++at) {
       for (const std::string& reason : told_[*at]) said = said || kSayIt.contains(reason);
+      said = said || unadmitted_.contains(*at);  // it came in between, and no webhook answered then: not for the eviction before it either
       if (*at == loss.to) break;
     }
     if (!said) Break("SilentColdStart", loss.pod + " started without the state of its predecessor, and no event says so");

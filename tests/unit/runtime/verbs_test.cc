@@ -1,6 +1,8 @@
 // holdfast-runc as containerd meets it, with a runc that writes down how it was called.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,6 +44,29 @@ exit 0
 )";
 
 constexpr char kVolume[] = "pods/pod/volumes/kubernetes.io~empty-dir/data";
+
+// Waits for programs to open a file.
+class Openings {
+ public:
+  explicit Openings(const std::string& path) : fd_(inotify_init1(IN_CLOEXEC)) { inotify_add_watch(fd_, path.c_str(), IN_OPEN); }
+  Openings(const Openings&) = delete;
+  Openings& operator=(const Openings&) = delete;
+  ~Openings() { close(fd_); }
+  // False when it was not opened so often within half a minute.
+  bool Await(int times) {
+    constexpr int kLimitMs = 30'000;
+    alignas(inotify_event) char buffer[4096];
+    for (pollfd waits{fd_, POLLIN, 0}; times > 0;) {
+      if (poll(&waits, 1, kLimitMs) <= 0) return false;
+      const ssize_t size = read(fd_, buffer, sizeof buffer);
+      for (ssize_t at = 0; at < size; at += static_cast<ssize_t>(sizeof(inotify_event))) --times;  // of a file they have no names
+    }
+    return true;
+  }
+
+ private:
+  const int fd_;
+};
 
 class Verbs : public testing::Test {
  protected:
@@ -198,8 +223,9 @@ TEST_F(Verbs, KillOfADumpedContainerIsKillAndThaw) {
 TEST_F(Verbs, KillWaitsForADumpThatRuns) {
   WriteIntent(true);
   WriteRequest(true);
-  std::jthread dump([this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  Openings intent(dir_ / "run/containers/c1.json");
+  std::jthread dump([&] {
+    EXPECT_TRUE(intent.Await(3)) << "it looks for the dump's end again and again";
     Put("order", Get("calls"));  // nothing was killed before the dump was complete
     WriteResult(true);
   });
@@ -233,8 +259,9 @@ TEST_F(Verbs, KillOfADumpThatIsTakenBackIsTheSignalThatWasSent) {
   WriteIntent(true);
   WriteRequest(true, 60000);
   Put("freezer/freezer.state", "FROZEN\n");
-  std::jthread agent([this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  Openings intent(dir_ / "run/containers/c1.json");
+  std::jthread agent([&] {
+    EXPECT_TRUE(intent.Await(3)) << "it waits for the dump";
     EXPECT_TRUE(RemoveAll(dir_ / "run/containers/c1.json").ok());
   });
   const MonoTime begin = Clock::Real().Mono();
