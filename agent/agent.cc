@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "agent/boot.h"
 #include "agent/cache.h"
 #include "agent/executor.h"
 #include "agent/gpu_metrics.h"
@@ -120,11 +121,6 @@ kube::Controller::Reconcile Reconciling(Work work) {
     HF_ASSIGN_OR_RETURN(std::optional<Duration> again, work(key, stop));
     return kube::ReconcileResult{again};
   };
-}
-
-std::string BootId() {
-  std::string id = ReadFile("/proc/sys/kernel/random/boot_id", 256).value_or("");
-  return id.substr(0, id.find('\n'));
 }
 
 double FreePart(const std::string& dir) {

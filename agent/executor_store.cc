@@ -1,6 +1,7 @@
 // The executor's middle: from a complete landing folder to a commit, and what may be done when the commit's outcome is not known.
 #include <mutex>
 
+#include "agent/boot.h"
 #include "agent/executor.h"
 #include "agent/platform.h"
 #include "base/fault_point.h"

@@ -27,11 +27,6 @@ enum class Step {
 };
 std::string_view StepName(Step step);
 
-// By the ids of its boots: then files that nobody synced may be anything. An empty id is not known, and says no.
-inline bool NodeRestarted(const std::string& boot_then, const std::string& boot_now) {
-  return !boot_then.empty() && !boot_now.empty() && boot_then != boot_now;
-}
-
 struct JournalContainer {
   std::string name, id, image, image_digest;
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "agent/boot.h"
 #include "agent/platform.h"
 #include "api/security.h"
 #include "base/fault_point.h"

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "agent/boot.h"
 #include "agent/restorer.h"
 #include "base/fault_point.h"
 #include "base/file.h"

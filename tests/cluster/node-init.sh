@@ -39,6 +39,7 @@ umount -l /oldroot
 rmdir /oldroot
 mount --make-rshared /           # so that pods can ask for HostToContainer and Bidirectional propagation
 hostname "$name"
+nft flush ruleset || true        # of the boot before: the network namespace outlives it
 echo 1 >/proc/sys/net/ipv4/ip_forward
 node_files
 

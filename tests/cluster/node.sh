@@ -57,10 +57,4 @@ containerd_dir=$containerd_dir
 prlimit_shim=$HF_STATE/prlimit-shim.so
 END
 
-# nsenter, not 'ip netns exec': the latter mounts a fresh /sys without the cgroup mounts.
-setsid nsenter --net="/run/netns/$ns" unshare --mount --pid --ipc --uts --fork --propagation private \
-  env -i GOGC=300 HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash "$here/node-init.sh" "$dir/env" >"$dir/log/node.log" 2>&1 </dev/null &
-unshare=$!
-first_child() { grep -q . "/proc/$unshare/task/$unshare/children"; }
-wait_for "$name's first process" 10 "$dir/log/node.log" first_child
-tr -d ' ' <"/proc/$unshare/task/$unshare/children" >"$HF_RUN/$name.pid"
+exec "$here/boot.sh" "$name"

@@ -355,6 +355,18 @@ def node_is_ready(node):
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
+def reboot(node):
+    """Takes the node's power away and starts it again. Returns when its kubelet and its agent are back."""
+
+    def agent():
+        pod = next(p for p in component_pods("agent") if p["spec"]["nodeName"] == node)
+        return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0].get("containerID"), is_ready(pod)
+
+    before = agent()[:2]
+    run(CLUSTER / "boot.sh", node)
+    wait(f"{node} and its agent are back", lambda: agent()[:2] != before and agent()[2] and node_is_ready(node), limit=120, every=0.5)
+
+
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 

@@ -1,0 +1,38 @@
+#include "agent/boot.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "fakes.h"
+
+namespace holdfast::agent {
+namespace {
+
+// Field 22 of what proc(5) says; the name is as awkward as it can be.
+void WriteProc(const TempDir& dir, const std::string& boot, const std::string& start) {
+  ASSERT_TRUE(MakeDirs(dir.path() + "/sys/kernel/random").ok() && MakeDirs(dir.path() + "/1").ok());
+  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/sys/kernel/random/boot_id", boot + "\n").ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(dir.path() + "/1/stat", "1 (a) b) S 0 1 1 0 -1 4194560 5 6 7 8 9 10 11 12 20 0 1 0 " + start + " 1000 20 30\n")
+          .ok());
+}
+
+TEST(Boot, IsTheKernelsAndThatOfTheNodesFirstProcess) {
+  TempDir dir;
+  WriteProc(dir, "6f3c", "5731");
+  EXPECT_EQ(BootId(dir.path()), "6f3c/5731");
+  EXPECT_NE(BootId(), "");
+}
+
+TEST(Boot, IsAnotherOneWhenTheKernelOrTheFirstProcessIs) {
+  EXPECT_FALSE(NodeRestarted("6f3c/5731", "6f3c/5731"));
+  EXPECT_TRUE(NodeRestarted("6f3c/5731", "77aa/5731"));
+  EXPECT_TRUE(NodeRestarted("6f3c/5731", "6f3c/990012")) << "a node in a container, started anew";
+  EXPECT_FALSE(NodeRestarted("", "6f3c/5731"));
+  EXPECT_FALSE(NodeRestarted("6f3c/5731", ""));
+  EXPECT_FALSE(NodeRestarted("6f3c", "6f3c/5731")) << "written by a release that did not look at the first process";
+  EXPECT_TRUE(NodeRestarted("6f3c", "77aa/5731"));
+}
+
+}  // namespace
+}  // namespace holdfast::agent
