@@ -141,7 +141,6 @@ bool NodeIsBusy(const Layout& layout, std::string* why) {
     const char* what;
   };
   const Place places[] = {{layout.Containers(), "a checkpoint is being made, or a container is kept frozen"},
-                          {layout.Pods(), "a pod is kept frozen"},
                           {layout.run + "/wait", "a pod is being restored"}};
   for (const Place& place : places) {
     Result<std::vector<std::string>> names = ListDir(place.dir);

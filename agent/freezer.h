@@ -38,7 +38,8 @@ std::map<std::string, runtime::Intent> IntentsOf(const Layout& layout, const std
 // Returns the ids of what was thawed. Files that cannot be read are left alone: what they meant is unknown, and a frozen pod is safe.
 std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std::vector<std::string>& live);
 
-// True when an intent, a kept-frozen container or a restore exists on this node, so containerd must not be restarted.
+// True when an intent, a kept-frozen container or a restore exists on this node, so containerd must not be restarted. A pod that may only
+// not start anew (layout.Pods) has nothing that a restart could hurt.
 bool NodeIsBusy(const Layout& layout, std::string* why);
 
 }  // namespace holdfast::agent

@@ -41,7 +41,7 @@ mount --make-rshared /           # so that pods can ask for HostToContainer and 
 hostname "$name"
 nft flush ruleset || true        # of the boot before: the network namespace outlives it
 echo 1 >/proc/sys/net/ipv4/ip_forward
-node_files
+[ -e /etc/kubelet.yaml ] || node_files   # once: a boot finds its disk as it was
 
 supervise() { # name command...
   local name=$1 pid; shift

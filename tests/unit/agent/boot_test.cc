@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/freezer.h"
 #include "base/file.h"
 #include "fakes.h"
 
@@ -32,6 +33,20 @@ TEST(Boot, IsAnotherOneWhenTheKernelOrTheFirstProcessIs) {
   EXPECT_FALSE(NodeRestarted("6f3c/5731", ""));
   EXPECT_FALSE(NodeRestarted("6f3c", "6f3c/5731")) << "written by a release that did not look at the first process";
   EXPECT_TRUE(NodeRestarted("6f3c", "77aa/5731"));
+}
+
+// A node whose configuration went with its power needs a restart of containerd before a pod that may not start can even be ended.
+TEST(Boot, WhatThePodsOfBeforeMayNotDoKeepsNobodyFromAContainerd) {
+  TempDir dir;
+  Layout layout;
+  layout.run = dir.path() + "/run";
+  layout.state = dir.path() + "/state";
+  ASSERT_TRUE(layout.Make().ok());
+  ASSERT_TRUE(WriteFileAtomically(layout.PodFile("pod-1"), "{}").ok());
+  std::string why;
+  EXPECT_FALSE(NodeIsBusy(layout, &why)) << why;
+  ASSERT_TRUE(WriteFileAtomically(layout.Containers() + "/c1.json", "{}").ok());
+  EXPECT_TRUE(NodeIsBusy(layout, &why)) << "frozen, or soon";
 }
 
 }  // namespace
