@@ -15,12 +15,21 @@ uint32_t TakeWord(std::string_view* in) {
 }  // namespace
 
 bool ForEachEntry(std::string_view image, uint32_t magic, const std::function<bool(std::string_view entry)>& each) {
-  if (image.size() < 8 || TakeWord(&image) != kCommonMagic || TakeWord(&image) != magic) return false;
+  const bool common = magic != kInventoryMagic;
+  if (image.size() < (common ? 8 : 4) || (common && TakeWord(&image) != kCommonMagic) || TakeWord(&image) != magic) return false;
   while (!image.empty()) {
     if (image.size() < 4) return false;
     const uint32_t size = TakeWord(&image);
     if (size > image.size() || !each(image.substr(0, size))) return false;
     image.remove_prefix(size);
+  }
+  return true;
+}
+
+bool ForEachField(std::string_view message, const std::function<bool(const protobuf::Field& field)>& each) {
+  for (protobuf::Field field; !message.empty();) {
+    if (!protobuf::ReadField(&message, &field) || !each(field)) return false;
+    field = {};
   }
   return true;
 }

@@ -12,6 +12,7 @@
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
+#include "runtime/image_rights.h"
 #include "runtime/loopback_hold.h"
 #include "runtime/mount_points.h"
 #include "runtime/mounts.h"
@@ -85,6 +86,7 @@ class Restore {
     if (!dumped.ok) return Status(Code::kFailedPrecondition, "the checkpoint in " + answer_.dir + " is not complete: " + dumped.message);
     HF_RETURN_IF_ERROR(EndEarlierTry());
     HF_RETURN_IF_ERROR(NothingRan());
+    HF_RETURN_IF_ERROR(CheckImageRights(from_ + "/images", spec_));
     HF_RETURN_IF_ERROR(PutFilesBack());
     const std::optional<std::string> netns = spec_.NamespacePath("network");
     std::vector<std::string> current, old;

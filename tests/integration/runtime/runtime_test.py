@@ -586,7 +586,7 @@ class RuntimeTest(unittest.TestCase):
         old = self.run_old()
         landing, _ = self.final_dump(old)
         old.call("kill", old.id, "15")
-        os.truncate(landing + "/main/images/core-1.img", 10)
+        os.truncate(landing + "/main/images/mm-1.img", 10)
         new = self.restored_pod(landing)
         new.create()
         new.start()
@@ -610,6 +610,40 @@ class RuntimeTest(unittest.TestCase):
         self.assertIn("was not restored", last["msg"])
         self.assertEqual(new.status(), "gone")
         self.assertNotIn(OLD, sh("nsenter", "--net=" + new.sandbox.ns + "net", "ip", "-4", "addr", "show", "dev", "lo"))
+
+    def test_images_that_are_wider_than_the_new_container_are_not_restored(self):
+        """Hole 9: a node forges what a checkpoint's processes may do. Here the container is narrowed instead, one right at a time."""
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        old.call("kill", old.id, "15")
+        old.wait_stopped()
+        old.call("delete", old.id)
+        old.sandbox.end()
+        new = self.restored_pod(landing)
+        self.agent.answers["restored"] = {"action": "refuse"}
+        whole = read(new.bundle + "/config.json")
+
+        def narrowed(change):
+            config = json.loads(whole)
+            change(config)
+            write(new.bundle + "/config.json", json.dumps(config))
+
+        def without_setuid(config):
+            for names in config["process"]["capabilities"].values():
+                names.remove("CAP_SETUID")
+
+        for change, why in ((without_setuid, "holds CAP_SETUID"), (lambda c: c["process"].update(noNewPrivileges=True), "no_new_privs"),
+                            (lambda c: c["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ERRNO"}), "seccomp")):
+            narrowed(change)
+            self.assertNotEqual(new.create(check=False), 0)
+            self.assertIn(why, self.agent.asked[-1]["message"])
+            self.assertFalse(self.agent.asked[-1]["ran"])
+            self.assertEqual((new.status(), os.listdir(new.volume)), ("gone", []), "something of it was restored")
+        write(new.bundle + "/config.json", whole)
+        new.create()
+        self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+        new.start()
+        new.wait_lines(3)
 
     def test_containers_of_a_pod_with_a_final_checkpoint_are_not_created(self):
         new = self.pod("new", NEW)
