@@ -41,11 +41,13 @@ cluster-down: ## stop it and remove all its state but the binaries
 	@tests/cluster/down.sh
 
 ##@ Parts of the tests
-.PHONY: test-all broken sim unit tsan integration e2e compat hub fuzz soak skew bench
+.PHONY: test-all broken broken-sim sim unit tsan integration e2e compat hub fuzz soak skew bench
 test-all: deps cluster-build ## every test, and a minute of fuzzing each target (an hour)
 	@scripts/test.py --all
 broken: deps cluster-build ## break a promise after another on purpose (tests/gate): a test must see each (BROKEN=skip_a_freeze: this one)
 	@tests/gate/broken.py $(BROKEN)
+broken-sim: deps ## the same, by faults that were mended once (tests/gate/sim): the simulation must find each again
+	@tests/gate/broken.py --sim $(BROKEN)
 sim: deps ## the whole product in one process and virtual time: the story of one seed (SEED=42), or many (SIM="--seeds 1000 --shrink")
 	@scripts/build.sh sim holdfast-sim
 	@build/sim/tests/sim/holdfast-sim seed=$(or $(SEED),1) $(or $(SIM),--story)

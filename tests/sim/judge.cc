@@ -81,6 +81,10 @@ void Judge::Ended(const std::string& node, const Container& c, bool crashed) {
   lineage.crashed = crashed;
 }
 
+void Judge::Emptied(const std::string& node, const Container& c) {
+  Break("VolumesEmptied", "the volumes of " + Who(node, c) + " are emptied while it runs");
+}
+
 void Judge::Event(const Json& event) {
   const std::string reason = GetString(event, {"reason"});
   tell_("event " + reason + " of " + GetString(event, {"regarding", "kind"}) + " " + GetString(event, {"regarding", "name"}) + ": " +

@@ -24,6 +24,7 @@ class Judge final : public Observer {
   void Ended(const std::string& node, const Container& container, bool crashed) override;
   int64_t NewLineage(const Container& container) override;
   void CutOff(const Memory& memory) override { lineages_[memory.lineage].at_rest = false; }
+  void Emptied(const std::string& node, const Container& container) override;
 
   void Event(const Json& event);
   void PodMade(const std::string& owner, const std::string& uid) { pods_[owner].push_back(uid); }

@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr Duration kTick = milliseconds(100);
 constexpr char kImage[] = "/images/pages-1.img";
+constexpr char kVolumesInUse[] = "volumes-in-use";  // runtime/volumes.cc
 
 int64_t Ms(WallTime at) { return std::chrono::duration_cast<milliseconds>(at.time_since_epoch()).count(); }
 
@@ -94,7 +95,8 @@ void Machine::DropUnsynced(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (entry.is_regular_file() && entry.path().filename() != runtime::kTryingFile) files.push_back(entry.path());
+    const std::string name = entry.path().filename();
+    if (entry.is_regular_file() && name != runtime::kTryingFile && name != kVolumesInUse) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
@@ -291,6 +293,18 @@ bool Machine::TendWait(const Json& pod, Pod& state) {
   return state.wait_over;
 }
 
+// As holdfast-runc does it (runtime/volumes.h): once a pod, before anything of it runs.
+void Machine::FillVolumes(const Container& c, const runtime::CreateAnswer& answer) {
+  const std::string dir = Here(answer.dir);
+  if (!answer.first || Exists(dir + "/" + kVolumesInUse)) return;
+  for (const std::string& name : ListDir(dir).value_or({})) {
+    if (Exists(dir + "/" + name + "/" + runtime::kRestoredFile)) return;
+  }
+  for (const auto& [id, other] : containers_) {
+    if (other.pod_uid == c.pod_uid && other.state != ContainerState::kStopped) observer_.Emptied(name_, other);
+  }
+}
+
 // holdfast-runc create and start of a container of the pod.
 void Machine::StartContainer(const Json& pod, Pod& state, const std::string& name) {
   Container c;
@@ -319,7 +333,13 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
   if (!still || GetString(*still, {"metadata", "uid"}) != c.pod_uid || !GetString(*still, {"metadata", "deletionTimestamp"}).empty())
     return;
   bool restored = false;
+  auto start_beside = [&] {  // of what is still to be restored
+    FillVolumes(c, answer);
+    (void)WriteFileAtomically(Here(answer.dir) + "/" + kVolumesInUse, "");
+  };
+  if (answer.action == "cold" && !answer.dir.empty()) start_beside();
   if (answer.action == "restore") {
+    FillVolumes(c, answer);
     const std::string from = "/" + answer.container, dir = Here(answer.dir) + from;
     (void)WriteFileAtomically(dir + "/" + runtime::kTryingFile, c.id);
     Result<std::string> text = ReadFile(dir + kImage);
@@ -341,6 +361,7 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
     const bool heard = socket != nullptr;
     const runtime::CreateAnswer then = heard ? socket->Outcome(outcome) : answer;
     if (boots_ != boot || (!restored && then.action != "cold")) return;
+    if (!restored && answer.first && answer.more) start_beside();
   }
   if (!restored) c.memory = {observer_.NewLineage(c), 0};
   c.since = turns_.Mono();

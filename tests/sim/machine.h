@@ -48,6 +48,8 @@ class Observer {
   virtual int64_t NewLineage(const Container& container) = 0;
   // A restore of it was cut off: whether it ran for a moment nobody can know.
   virtual void CutOff(const Memory& memory) = 0;
+  // The volumes of its pod are emptied, and filled with what a checkpoint has of them, while it runs.
+  virtual void Emptied(const std::string& node, const Container& container) = 0;
 };
 
 // Time as a node has it: its wall clock may be wrong, and be set right.
@@ -119,6 +121,7 @@ class Machine final : public agent::Node {
   bool TendWait(const Json& pod, Pod& state);
   void StartContainer(const Json& pod, Pod& state, const std::string& name);
   bool WaitsForDump(const Container& container) const;
+  void FillVolumes(const Container& container, const runtime::CreateAnswer& answer);
   void EndPod(const Json& pod);
   void Report(const Json& pod, const Pod& state);
   std::string NewId() { return name_ + "-c" + std::to_string(++ids_); }

@@ -206,6 +206,12 @@ TEST_F(Rules, SeeStoredStateThatIsNotUsed) {
   EXPECT_EQ(Broken(), Names({"StoredStateUnused"})) << "though an event tells";
 }
 
+// Hole 17.
+TEST_F(Rules, SeeVolumesThatAreEmptiedUnderAContainer) {
+  judge_.Emptied("n1", First());
+  EXPECT_EQ(Broken(), Names({"VolumesEmptied"}));
+}
+
 TEST_F(Rules, KnowWhatALineageDidLast) {
   Container a = First();
   a.memory.count = 5;
