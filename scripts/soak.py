@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """make soak: drains for a long time, in two parts. First the real software of docs/compatibility.md (what make test-all moves, once) goes back and
 forth between the workers, and its content is checked after each move. Then a counter is drained, and in most drains something breaks at a random
-named point: one of Holdfast's processes, containerd or the kubelet dies, or the network between two of them is cut for some seconds.
-tests/e2e/judge.py judges each, tests/e2e/leaks.py the end of both.
+named point: one of Holdfast's processes, containerd or the kubelet dies, the network between two of them is cut for some seconds, or a node loses its
+power; a thousand peers trickle, or a node has no room for dumps. All the while a sidecar of the counter swaps folders of their volume for links into the
+node. tests/e2e/judge.py judges each, tests/e2e/leaks.py the end of both, tests/e2e/hostile.py that nothing of the nodes was touched.
 
-Writes bench/results/soak.json: {commit, mib, moves, faults, lost, leaked, seconds, …}; stops at the first drain of the counter that the judge
+Writes bench/results/soak.json: {commit, mib, moves, faults, lost, leaked, touched, seconds, …}; stops at the first drain of the counter that the judge
 finds wrong, with what it found in `wrong`. Ends by itself after --faults faults or --minutes, whichever comes first.
 """
 
@@ -17,6 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 import faults  # noqa: E402
+import hostile  # noqa: E402
 import kit  # noqa: E402
 import leaks  # noqa: E402
 import moving  # noqa: E402
@@ -32,13 +34,36 @@ PATHS = {
 HOW = {"cut": network.CUT, "answers lost": network.ANSWERS_LOST, "requests lost": network.REQUESTS_LOST, "reset": network.RESET}
 
 
+def drain_beside_peers(witness):
+    with hostile.trickling():
+        faults.plain_drain(witness)
+
+
+def drain_without_room(witness):
+    """The counter's node has no room for its dump: its state is lost, and that is told."""
+    with hostile.small_landing(kit.ready_pod("app=counter")["spec"]["nodeName"]):
+        faults.plain_drain(witness)
+
+
+def drain_with_reboot(witness, point):
+    """Each node that has a part in the drain there, but for the one with the judge's own pods."""
+    new = faults.POINTS[point] == faults.NEW
+    faults.drain_meanwhile(witness, point, lambda node: kit.reboot(faults.other(node) if new else node), limit=120)
+
+
 def draw():
     """(what breaks, drain) at random."""
     kind = random.random()
     point = random.choice(list(faults.POINTS))
-    if kind < 0.1:
+    if kind < 0.08:
         return "nothing", faults.plain_drain
-    if kind < 0.7:
+    if kind < 0.16:
+        return "peers that trickle", drain_beside_peers
+    if kind < 0.2:
+        return "no room", drain_without_room
+    if kind < 0.32:
+        return f"reboot at {point}", lambda witness: drain_with_reboot(witness, point)
+    if kind < 0.75:
         victim = random.choice(faults.VICTIMS)
         return f"{victim} at {point}", lambda witness: faults.drain_with_kill(witness, point, victim)
     path, how, seconds = random.choice(list(PATHS)), random.choice(list(HOW)), random.uniform(0.5, 6)
@@ -100,7 +125,8 @@ def main():
     kit.remove_everything()
     mixed = move_mixed(options.drains) if options.drains else {}
     start = time.monotonic()
-    witness = kit.start_counter(kit.counter_yaml(options.mib))
+    hostile.put_canaries()
+    witness = kit.start_counter(hostile.with_racing_sidecar(kit.counter_yaml(options.mib), moving.Images()("common")))
     witness.reset()
     witness.wait_progress()
     result = {"commit": kit.run("git", "-C", str(kit.ROOT), "rev-parse", "HEAD").strip(), "seed": options.seed, "mib": options.mib, "moves": 0, "faults": 0, "lost": 0,
@@ -127,12 +153,14 @@ def main():
         witness.wait_progress()
     # The counter stays, and with it what belongs to it.
     leaked = [] if result["wrong"] else left_behind()
-    result.update(leaked=len(leaked), seconds=round(time.monotonic() - start))
+    touched = hostile.host_touched()
+    print("\n".join(touched))
+    result.update(leaked=len(leaked), touched=touched, seconds=round(time.monotonic() - start))
     path = kit.ROOT / "bench" / "results" / "soak.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
-    return 1 if result["lost"] or result["leaked"] or result["wrong"] or mixed.get("wrong") or mixed.get("leaked") else 0
+    return 1 if result["lost"] or result["leaked"] or touched or result["wrong"] or mixed.get("wrong") or mixed.get("leaked") else 0
 
 
 if __name__ == "__main__":

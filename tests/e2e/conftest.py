@@ -9,6 +9,7 @@ import pytest
 
 import api
 import evidence
+import hostile
 import kit
 import leaks
 import local_cluster
@@ -118,18 +119,9 @@ def scaled_down(clean_slate):
 
 @pytest.fixture
 def small_landing(clean_slate):
-    """node1 has 4 MiB for dumps, on disk and in memory. Its agent is started anew before and after, so that it sees the same folder as the node."""
-    def new_agent():
-        pod = next(p for p in kit.component_pods("agent") if p["spec"]["nodeName"] == "node1")
-        kit.kubectl("delete", "pod", pod["metadata"]["name"], "-n", kit.SYSTEM, "--wait=true")
-        kit.kubectl("rollout", "status", "daemonset/holdfast-agent", "-n", kit.SYSTEM, "--timeout=90s", timeout=120)
-
-    kit.on_node("node1", "mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", "/var/lib/holdfast/landing")
-    new_agent()
-    kit.on_node("node1", "mount", "-o", "remount,size=4m", kit.LANDING_MEMORY)
-    yield
-    kit.on_node("node1", "umount", "-l", "/var/lib/holdfast/landing")
-    new_agent()
+    """node1 has 4 MiB for dumps."""
+    with hostile.small_landing("node1"):
+        yield
 
 
 @pytest.fixture
