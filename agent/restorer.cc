@@ -107,7 +107,7 @@ void Restorer::FetchAfterRestart(RestoreState& state) {
   if (state.phase != Phase::kReady || !(gone || NodeRestarted(state.boot_id, options_.boot_id))) return;
   for (auto& [name, c] : state.containers) {
     if (c.state != ContainerRestore::kTrying) continue;
-    if (gone || TryBegan(state, name)) {
+    if (gone || Noted(state, name, runtime::kTryingFile)) {
       EndTryOfAnotherBoot(state, c);
     } else {
       c.state = ContainerRestore::kPending;
@@ -276,8 +276,7 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
       const auto bytes = static_cast<uint64_t>(std::max<int64_t>(cp.status.memory_bytes, 0) + std::max<int64_t>(cp.status.files_bytes, 0));
       const Status room = options_.disk == nullptr ? Status::Ok() : options_.disk->Reserve(dir, bytes);
       if (!room.ok()) {
-        WaitOn(record, "there is no room for it: " + room.message());
-        return Later(options_.again);
+        return WaitToFetch(record, cp, "there is no room for it: " + room.message());
       }
       const std::string store = cp.store();
       here = stores_.Has(store) ? options_.fetch(stores_.Of(store), cp.status.manifest_id, dir, fetch) : Stores::Missing(store);
@@ -298,12 +297,9 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
         HF_RETURN_IF_ERROR(record.state.Save(layout_));
       }
       if (failures >= kFetchAttempts) return GiveUp(record, "checkpoint " + cp.meta.name + " could not be fetched: " + here.message());
-    } else if (cp.meta.terminating()) {
-      return GiveUp(record, "checkpoint " + cp.meta.name + " is being deleted, and cannot be fetched: " + here.message());
-    } else {
-      WaitOn(record, here.message());
+      return Later(options_.again);
     }
-    return Later(options_.again);
+    return WaitToFetch(record, cp, here.message());
   }
   metrics_.Fetched(std::chrono::duration<double>(clock_.Mono() - began).count(),
                    static_cast<double>(cp.status.memory_bytes + cp.status.files_bytes));
@@ -322,6 +318,13 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   return Done();
 }
 
+// A deletion waits for the pod, so the pod does not wait on for what cannot be fetched.
+Result<std::optional<Duration>> Restorer::WaitToFetch(Record& record, const api::Checkpoint& cp, const std::string& why) {
+  if (cp.meta.terminating()) return GiveUp(record, "checkpoint " + cp.meta.name + " is being deleted, and cannot be fetched: " + why);
+  WaitOn(record, why);
+  return Later(options_.again);
+}
+
 // For as long as it takes: what is stored is not given up because nobody can be asked for it now.
 void Restorer::WaitOn(Record& record, const std::string& why) {
   std::lock_guard lock(record.mutex);
@@ -329,9 +332,10 @@ void Restorer::WaitOn(Record& record, const std::string& why) {
   Tell(record, "fetching", why);
   if (record.told_waits || clock_.Mono() - *record.seen < options_.patience) return;
   record.told_waits = true;
+  const bool starts_cold = s.options.on_failure == api::OnFailure::kColdStart;  // else it takes a pod that asks for nothing
   cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "WaitsForState",
                     "waits to go on from checkpoint " + s.checkpoint + ": " + why + ". To start without its state: kubectl -n " + s.ns +
-                        " delete checkpoint " + s.checkpoint);
+                        " delete checkpoint" + (starts_cold ? " " + s.checkpoint : "/" + s.checkpoint + " pod/" + s.pod));
 }
 
 // What the fetched files say about how they are to be restored.

@@ -64,13 +64,13 @@ class Restorer {
   RecordPtr For(const kube::Pod& pod);
   Result<std::optional<Duration>> Prepare(Record& record, const kube::Pod& pod, std::stop_token stop);
   Result<std::optional<Duration>> Bring(Record& record, const kube::Pod& pod, const api::Checkpoint& checkpoint, std::stop_token stop);
+  Result<std::optional<Duration>> WaitToFetch(Record& record, const api::Checkpoint& checkpoint, const std::string& why);
   void WaitOn(Record& record, const std::string& why);
   void FetchAfterRestart(RestoreState& state);
   Status TakeFromLanding(const std::string& checkpoint_uid, const std::string& pod_uid);
   Status ReadLayout(RestoreState& state, const api::Checkpoint& checkpoint);
   Result<std::optional<Duration>> GiveUp(Record& record, const std::string& why);
-  bool WasRestored(const RestoreState& state, const std::string& container) const;
-  bool TryBegan(const RestoreState& state, const std::string& container) const;
+  bool Noted(const RestoreState& state, const std::string& container, const char* note) const;
   bool MayHaveRun(const RestoreState& state) const;
   Result<bool> FindLostOutcomes(Record& record);
   Status SayStarted(Record& record);

@@ -71,7 +71,8 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     std::unique_lock lock(record->mutex);
     auto at = record->state.containers.find(question.container);
     const bool previous_restored = at != record->state.containers.end() && at->second.state == ContainerRestore::kTrying &&
-                                   at->second.id != question.container_id && WasRestored(record->state, question.container);
+                                   at->second.id != question.container_id &&
+                                   Noted(record->state, question.container, runtime::kRestoredFile);
     // May be called more often than it says yes, but decides once: a decision counts a try.
     auto known = [&] {
       if (decision.answer) return true;
@@ -108,10 +109,10 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
   return *decision.answer;
 }
 
-// Whether the current try of a container succeeded, by holdfast-runc's own note: it may have had nobody to tell.
-bool Restorer::WasRestored(const RestoreState& state, const std::string& container) const {
-  const std::string note = layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + runtime::kRestoredFile;
-  Result<std::string> id = ReadFile(note, 256);
+// Whether holdfast-runc left this note of the current try of a container; it may have had nobody to tell. kTryingFile: it came so far that
+// something may have run. kRestoredFile: it succeeded.
+bool Restorer::Noted(const RestoreState& state, const std::string& container, const char* note) const {
+  const Result<std::string> id = ReadFile(layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + note, 256);
   return id.ok() && *id == state.containers.at(container).id;
 }
 
@@ -120,15 +121,8 @@ bool Restorer::MayHaveRun(const RestoreState& state) const {
   return std::any_of(state.containers.begin(), state.containers.end(), [&](const auto& one) {
     const auto& [name, c] = one;
     if (c.ran || c.state == ContainerRestore::kRestored) return true;
-    return c.state == ContainerRestore::kTrying && TryBegan(state, name);
+    return c.state == ContainerRestore::kTrying && Noted(state, name, runtime::kTryingFile);
   });
-}
-
-// Whether the current try of a container came so far that something may have run.
-bool Restorer::TryBegan(const RestoreState& state, const std::string& container) const {
-  const std::string note = layout_.RestoreFolder(state.pod_uid) + "/" + container + "/" + runtime::kTryingFile;
-  const Result<std::string> id = ReadFile(note, 256);
-  return id.ok() && *id == state.containers.at(container).id;
 }
 
 // Outcomes that were told to an agent that was not there. False while a try goes on.
@@ -137,7 +131,7 @@ Result<bool> Restorer::FindLostOutcomes(Record& record) {
   bool trying = false, found = false;
   for (auto& [name, c] : record.state.containers) {
     if (c.state != ContainerRestore::kTrying) continue;
-    if (!WasRestored(record.state, name)) {
+    if (!Noted(record.state, name, runtime::kRestoredFile)) {
       trying = true;
       continue;
     }

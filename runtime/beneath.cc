@@ -1,15 +1,14 @@
 #include "runtime/beneath.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
+
+#include "base/file.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -67,19 +66,8 @@ Fd OpenIn(int folder, const std::string& name, int flags, mode_t mode) {
 }
 
 Result<std::vector<std::string>> NamesIn(int folder, const std::string& path) {
-  const int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* dir = again >= 0 ? fdopendir(again) : nullptr;
-  if (dir == nullptr) {
-    const int error = errno;
-    if (again >= 0) close(again);
-    return FileError("list", path, error);
-  }
-  std::vector<std::string> names;
-  while (dirent* entry = readdir(dir)) {  // NOLINT(concurrency-mt-unsafe): safe for distinct streams in glibc
-    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
-  }
-  closedir(dir);
-  std::sort(names.begin(), names.end());
+  Result<std::vector<std::string>> names = ListDir("/proc/self/fd/" + std::to_string(folder));  // read anew, whatever `folder` was read to
+  if (!names.ok()) return names.status().With("in " + path);
   return names;
 }
 
