@@ -95,6 +95,17 @@ Step Hold(const World& w, CheckpointPtr checkpoint, const std::string& name, con
   return step;
 }
 
+Step NextOwn(const World& w, WallTime now);
+
+// A template goes on asking for what its first pod was started from: whoever comes later goes on from what was made since it was given.
+bool HasGoneOn(const World& w, const api::Checkpoint& asked) {
+  const WallTime given = ParseTime(asked.status.claim->at).value_or(WallTime::max());
+  return std::any_of(w.candidates.begin(), w.candidates.end(), [&](const Candidate& candidate) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    return c.spec.final && c.spec.pod_uid != asked.spec.pod_uid && CreatedAt(c) >= given && SameSeat(c.status.owner, w.lineage.owner);
+  });
+}
+
 Step NextAsked(const World& w, const std::string& name, WallTime now) {
   auto found = std::find_if(w.candidates.begin(), w.candidates.end(), [&](const Candidate& c) { return c.checkpoint->meta.name == name; });
   if (found == w.candidates.end()) return Hold(w, nullptr, name, "there is no such Checkpoint in namespace " + w.pod->meta.ns);
@@ -111,6 +122,7 @@ Step NextAsked(const World& w, const std::string& name, WallTime now) {
   if (auto why = Misfit(w, c)) return Hold(w, found->checkpoint, name, *why);
   if (!found->broken.empty()) return Hold(w, found->checkpoint, name, found->broken);
   if (c.status.claim) {
+    if (HasGoneOn(w, c)) return NextOwn(w, now);
     // State that ran on must not come twice; a snapshot of a pod that was left running may be used again when its last user is gone.
     const bool used_up = !c.spec.final && !found->claimant && OutcomeOfClaim(c) != nullptr;
     if (used_up) return Do(Action::kUnclaim, found->checkpoint, "its last user is gone");

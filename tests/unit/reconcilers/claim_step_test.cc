@@ -232,6 +232,20 @@ TEST(Claim, FollowsAUsersRequestForANonFinalOne) {
   EXPECT_EQ(step.checkpoint->meta.name, "snap");
 }
 
+// Else a template that names a checkpoint would hold the second of its pods, and each one after.
+TEST(Claim, WhatATemplateAskedForIsGivenOnceAndThenWhatWasMadeSince) {
+  api::Checkpoint asked = Snapshot();
+  asked.spec.final = true;
+  asked.status.claim = api::Claim{"web-1", "uid-1", FormatTime(At(3))};
+  api::Checkpoint since = InPhase(Phase::kReady, "web-1", "uid-1");
+  since.meta.name = "drain-web-1";
+  since.meta.creation_timestamp = FormatTime(At(5));
+  const Step step = Next(SeenAsking({Of(asked), Of(since)}), At(20));
+  ASSERT_EQ(step.action, Action::kClaim) << step.why;
+  EXPECT_EQ(step.checkpoint->meta.name, "drain-web-1");
+  EXPECT_THAT(Next(SeenAsking({Of(asked)}), At(20)).why, ::testing::HasSubstr("has claimed it"));
+}
+
 TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
   struct Case {
     const char* what;
