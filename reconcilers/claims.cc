@@ -59,6 +59,11 @@ const api::Condition* DamageOf(const api::Checkpoint& checkpoint) {
   return damaged != nullptr && damaged->status == "True" ? damaged : nullptr;
 }
 
+bool PassedOver(const api::Checkpoint& checkpoint) {
+  const api::Condition* cold = kube::FindCondition(checkpoint.status.conditions, kColdStart);
+  return cold != nullptr && cold->status == "True" && cold->reason == kWebhookMissed;
+}
+
 bool UnderWay(const api::Checkpoint& checkpoint) { return checkpoint.status.phase != Phase::kPending && !checkpoint.done(); }
 
 bool HoldsItsPod(const api::Checkpoint& checkpoint) { return checkpoint.spec.final && (!checkpoint.done() || Unclaimed(checkpoint)); }

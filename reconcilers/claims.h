@@ -23,6 +23,10 @@ bool Reclaimed(const api::Checkpoint& checkpoint);
 bool Unclaimed(const api::Checkpoint& checkpoint);
 // Its condition that says that the store cannot read it any more, or nullptr.
 const api::Condition* DamageOf(const api::Checkpoint& checkpoint);
+// A pod that was made while no webhook answered has run in the place of the checkpointed one, without this state: given to its successor,
+// it would undo what that pod did, on volumes that are newer. So only a user gives it any more (holdfast.dev/from-checkpoint).
+bool PassedOver(const api::Checkpoint& checkpoint);
+inline constexpr char kColdStart[] = "ColdStart", kWebhookMissed[] = "WebhookMissed";  // the condition that says so, and its reason
 // Being made by an agent: from Assigned until it is done.
 bool UnderWay(const api::Checkpoint& checkpoint);
 // Its pod is frozen, about to be, or waits for its turn.

@@ -44,9 +44,14 @@ void Reconciler::AddSiblings(const std::vector<PodPtr>& pods, World* world) cons
   if (world->on_stop) world->stopping.clear();
   world->others_run = false;
   for (const PodPtr& pod : pods) {
-    if (pod->meta.uid == world->pod->meta.uid || pod->phase != "Running" || pod->runtime_class != api::kRuntimeClass) continue;
+    if (pod->meta.uid == world->pod->meta.uid || pod->runtime_class != api::kRuntimeClass) continue;
+    const bool waits = Gated(*pod) && !pod->meta.terminating();
+    if (!waits && pod->phase != "Running") continue;
     if (!SameSeat(Trace(context_.view, *pod, pod->meta.ns).owner, world->lineage.owner)) continue;
-    if (pod->meta.terminating()) {
+    if (waits) {
+      const WallTime born = ParseTime(pod->meta.creation_timestamp).value_or(WallTime::max());
+      world->others_wait = world->others_wait || born < AskedToEnd(*world->pod);
+    } else if (pod->meta.terminating()) {
       world->stopping.push_back(pod);
     } else {
       world->others_run = true;
@@ -199,6 +204,10 @@ Result<kube::ReconcileResult> Reconciler::OpenGate(World world, std::stop_token 
           HF_ASSIGN_OR_RETURN(const PodPtr waits, ReadPod(context_, world.pod->meta.ns, world.pod->meta.name, stop));
           if (!waits || waits->meta.uid != world.pod->meta.uid || waits->meta.terminating() || !Gated(*waits))
             return kube::ReconcileResult{kAfterConflict};
+          auto passed_over = ReportSiblings(world, stop);
+          if (passed_over.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+          HF_RETURN_IF_ERROR(passed_over.status());
+          if (*passed_over) return kube::ReconcileResult{kAfterConflict};
         }
         std::optional<api::Claim> claim;
         if (step.action == Action::kClaim) claim = api::Claim{world.pod->meta.name, world.pod->meta.uid, FormatTime(context_.clock.Wall())};
@@ -248,23 +257,33 @@ Status Reconciler::TellUnprotected(const kube::Pod& pod, std::stop_token stop) {
   return Status::Ok();
 }
 
-Status Reconciler::ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& c, std::stop_token stop) {
-  if (kube::FindCondition(c->status.conditions, "ColdStart") != nullptr) return Status::Ok();
-  const std::string text = "pod " + pod.meta.name + " started without the state in Checkpoint " + c->meta.name +
-                           ", because Holdfast did not answer when it was created. To continue from the checkpoint (what the pod did since "
-                           "is lost): kubectl -n " +
-                           pod.meta.ns + " delete pod " + pod.meta.name;
+Result<bool> Reconciler::ReportColdBeside(const World& beside, std::stop_token stop) {
+  const CheckpointPtr c = ColdBeside(beside, context_.clock.Wall());
+  if (!c) return false;
+  const std::string text = ColdBesideText(beside, *c);
   const Json pin = Locked({{"spec", {{"pinned", true}}}}, c->meta);
   auto pinned = context_.client.Patch(api::Checkpoint::kResource, c->meta.ns, c->meta.name, kube::PatchType::kMerge, pin, Calls(stop));
   if (!pinned.ok()) return pinned.status();
   // Told before the condition says that it was.
-  HF_RETURN_IF_ERROR(TellColdStart(context_, ColdStart{context_.clock.Wall(), text, c->meta.name}, pod, stop));
+  HF_RETURN_IF_ERROR(TellColdStart(context_, ColdStart{context_.clock.Wall(), text, c->meta.name}, *beside.pod, stop));
   std::vector<api::Condition> conditions = c->status.conditions;
   kube::SetCondition(
       conditions,
-      {.type = "ColdStart", .status = "True", .reason = "WebhookMissed", .message = text, .observed_generation = c->meta.generation},
+      {.type = kColdStart, .status = "True", .reason = kWebhookMissed, .message = text, .observed_generation = c->meta.generation},
       context_.clock.Wall());
-  return PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop).status();
+  auto written = PatchStatus(context_, api::Checkpoint::FromJson(*pinned), {{"status", {{"conditions", api::ToJson(conditions)}}}}, stop);
+  if (!written.ok()) return written.status();
+  return true;
+}
+
+// Before a checkpoint is given: whether a pod that ends has acted in its place, and nobody has said so yet.
+Result<bool> Reconciler::ReportSiblings(const World& world, std::stop_token stop) {
+  for (const PodPtr& sibling : context_.view.PodsControlledBy(world.lineage.parent_uid)) {
+    if (!sibling->meta.terminating() || sibling->meta.uid == world.pod->meta.uid) continue;
+    HF_ASSIGN_OR_RETURN(const bool reported, ReportColdBeside(Look(sibling), stop));
+    if (reported) return true;
+  }
+  return false;
 }
 
 bool Reconciler::Told(const std::string& what) {
@@ -281,8 +300,14 @@ bool Reconciler::FirstTime(const std::string& what) {
 Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, std::stop_token stop) {
   const kube::ObjectKey name = kube::ObjectKey::Parse(key);
   PodPtr pod = context_.view.GetPod(name.ns, name.name);
-  if (!pod || pod->meta.terminating()) return kube::ReconcileResult{};
+  if (!pod) return kube::ReconcileResult{};
   World world = Look(pod);
+  if (pod->meta.terminating()) {
+    auto reported = ReportColdBeside(world, stop);
+    if (reported.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+    HF_RETURN_IF_ERROR(reported.status());
+    return kube::ReconcileResult{};
+  }
   if (!world.protection.problem.empty() && FirstTime(pod->meta.uid)) {
     Announce(context_, Notice{true, "Misconfigured", "not protected: " + world.protection.problem, true, false}, pod.get(), nullptr);
   }
@@ -291,11 +316,9 @@ Result<kube::ReconcileResult> Reconciler::ReconcilePod(const std::string& key, s
   if (!world.protection.on) return kube::ReconcileResult{};
   HF_RETURN_IF_ERROR(TellUnprotected(*pod, stop));
   if (world.candidates.empty()) return kube::ReconcileResult{};
-  if (CheckpointPtr beside = ColdBeside(world, context_.clock.Wall())) {
-    Status reported = ReportColdBeside(*pod, beside, stop);
-    if (reported.code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
-    HF_RETURN_IF_ERROR(reported);
-  }
+  auto reported = ReportColdBeside(world, stop);
+  if (reported.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
+  HF_RETURN_IF_ERROR(reported.status());
   const auto born = ParseTime(pod->meta.creation_timestamp);
   const bool young = born && context_.clock.Wall() - *born < std::chrono::seconds(30);
   return kube::ReconcileResult{young ? std::optional<Duration>(std::chrono::seconds(5)) : std::nullopt};

@@ -29,7 +29,9 @@ class Reconciler {
   Status TellHowItStarts(const World& world, std::stop_token stop);
   // The event of a pod that should be protected, and is not: said once.
   Status TellUnprotected(const kube::Pod& pod, std::stop_token stop);
-  Status ReportColdBeside(const kube::Pod& pod, const CheckpointPtr& checkpoint, std::stop_token stop);
+  // Says of a checkpoint that this pod has passed it over (ColdBeside). False: there is none.
+  Result<bool> ReportColdBeside(const World& beside, std::stop_token stop);
+  Result<bool> ReportSiblings(const World& world, std::stop_token stop);
   bool FirstTime(const std::string& what);
   bool Told(const std::string& what);
 

@@ -46,6 +46,22 @@ Step Cold(CheckpointPtr checkpoint, const std::string& why) {
   return step;
 }
 
+// How the condition of a checkpoint that was passed over names the pod that did it.
+std::string NamedIn(const kube::Pod& pod) { return " (uid " + pod.meta.uid + ")"; }
+
+// Held by the webhook once, and let go: what it got, or why nothing, was decided then.
+bool CameByItsGate(const kube::Pod& pod) {
+  const auto& inits = pod.init_containers;
+  return std::any_of(inits.begin(), inits.end(), [](const kube::Container& c) { return c.name == api::kWaitContainer; });
+}
+
+// Also of one that has ended; not of one that was refused by its node, or deleted before anything of it ran.
+bool HasRun(const kube::Pod& pod) {
+  if (pod.phase == "Running") return true;
+  return pod.meta.terminating() && std::any_of(pod.container_statuses.begin(), pod.container_statuses.end(),
+                                               [](const kube::ContainerStatus& c) { return !c.container_id.empty(); });
+}
+
 // Nobody's successor: one more of a workload whose pods live.
 Step Fresh() { return Do(Action::kCold, nullptr, "it has no predecessor"); }
 
@@ -137,11 +153,14 @@ Step NextAsked(const World& w, const std::string& name, WallTime now) {
 std::string SeatText(const World& w) { return w.lineage.owner.kind + " " + w.pod->meta.ns + "/" + w.lineage.owner.name; }
 
 // Whether the pod that a checkpoint was taken of has given its state to another one already, by this checkpoint or one of the others.
-// What a user started beside it (holdfast.dev/from-checkpoint) is a copy, not its successor.
+// What a user started beside it (holdfast.dev/from-checkpoint) is a copy, not its successor; whoever came without its state (PassedOver)
+// is.
 bool HasSuccessor(const World& w, const std::string& pod_uid) {
   return std::any_of(w.candidates.begin(), w.candidates.end(), [&](const Candidate& candidate) {
     const api::Checkpoint& c = *candidate.checkpoint;
-    if (c.spec.pod_uid != pod_uid || !c.status.claim || Reclaimed(c)) return false;
+    if (c.spec.pod_uid != pod_uid) return false;
+    if (PassedOver(c)) return true;
+    if (!c.status.claim || Reclaimed(c)) return false;
     return !candidate.claimant || candidate.claimant->meta.Annotation(api::kFromCheckpoint).empty();
   });
 }
@@ -295,7 +314,7 @@ Step NextOwn(const World& w, WallTime now) {
   const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
   CheckpointPtr best, failed, unsaid;
   std::optional<Step> in_vain;
-  std::string wait, misfit;
+  std::string wait, misfit, passed_over;
   bool others_live = false;
   for (const Candidate& candidate : w.candidates) {
     const api::Checkpoint& c = *candidate.checkpoint;
@@ -310,6 +329,10 @@ Step NextOwn(const World& w, WallTime now) {
     if (!HoldsItsPod(c)) continue;
     if (c.status.phase != Phase::kReady) {
       if (now < AgentsWordUntil(c)) wait = "its predecessor " + c.spec.pod_name + " is being checkpointed";
+      continue;
+    }
+    if (PassedOver(c)) {
+      passed_over = "checkpoint " + c.meta.name + " was passed over by a pod that has run since (see its condition ColdStart)";
       continue;
     }
     if (auto why = Misfit(w, c)) {
@@ -334,7 +357,9 @@ Step NextOwn(const World& w, WallTime now) {
   if (unsaid) return Wait("whether its predecessor " + unsaid->status.claim->pod_name + " ran is not known yet", kSoon);
   const std::optional<Step> stopped = NextOfStopping(w);
   if (stopped && stopped->action == Action::kWait) return *stopped;
-  Step step = NextInterval(w, now, misfit, others_live || w.others_run);
+  const bool others = others_live || w.others_run;
+  if (misfit.empty() && !others && !stopped) misfit = passed_over;
+  Step step = NextInterval(w, now, misfit, others);
   if (step.action != Action::kCold) return step;
   if (failed && failed->Ready() != nullptr) return Cold(failed, failed->Ready()->message);
   return stopped && misfit.empty() ? *stopped : step;
@@ -351,6 +376,11 @@ Step Next(const World& seen, WallTime now) {
   if (!seen.lineage.complete) return Wait("its owner cannot be read");
   const std::string asked = seen.pod->meta.Annotation(api::kFromCheckpoint);
   return asked.empty() ? NextOwn(seen, now) : NextAsked(seen, asked, now);
+}
+
+WallTime AskedToEnd(const kube::Pod& pod) {
+  const auto until = ParseTime(pod.meta.deletion_timestamp);
+  return until ? *until - GraceOf(pod) : WallTime::max();
 }
 
 std::optional<OlderState> StateIsOlder(const World& seen) {
@@ -371,19 +401,42 @@ std::optional<OlderState> StateIsOlder(const World& seen) {
 
 bool Abandoned(const Candidate& candidate) { return !candidate.claimant && GivenInVain(*candidate.checkpoint, nullptr); }
 
+std::string ColdBesideText(const World& seen, const api::Checkpoint& c) {
+  const kube::Pod& pod = *seen.pod;
+  const api::Owner& owner = seen.lineage.owner;
+  std::string text = "pod " + pod.meta.name + NamedIn(pod) + " started without the state in Checkpoint " + c.meta.name +
+                     ", because Holdfast did not answer, or did not know of it yet, when it was created. The Checkpoint is kept, but given "
+                     "to no pod by itself any more: what was done since would be undone. To go back to it all the same: ";
+  // Of several replicas every one would get a template's annotation, and one of them the state.
+  const bool alone = seen.lineage.workload != nullptr && seen.lineage.workload->replicas == 1;
+  if (alone && (owner.kind == "Deployment" || owner.kind == "StatefulSet")) {
+    return text + "kubectl -n " + pod.meta.ns + " patch " + (owner.kind == "Deployment" ? "deployment " : "statefulset ") + owner.name +
+           R"( --type=merge -p '{"spec":{"template":{"metadata":{"annotations":{")" + api::kFromCheckpoint + R"(":")" + c.meta.name +
+           R"("}}}}}')";
+  }
+  return text + "create a pod with the annotation " + api::kFromCheckpoint + ": " + c.meta.name;
+}
+
 CheckpointPtr ColdBeside(const World& seen, WallTime now) {
   const kube::Pod& pod = *seen.pod;
-  if (!seen.protection.on || pod.meta.terminating() || Gated(pod) || pod.phase != "Running") return nullptr;
+  const bool ends = pod.meta.terminating();
+  if (!seen.protection.on || Gated(pod) || CameByItsGate(pod) || !HasRun(pod)) return nullptr;
   const WallTime born = ParseTime(pod.meta.creation_timestamp).value_or(now);
-  if (now - born < kSettle) return nullptr;
-  for (const Candidate& candidate : seen.candidates) {
-    if (candidate.checkpoint->status.claim && candidate.checkpoint->status.claim->pod_uid == pod.meta.uid) return nullptr;
-  }
+  // One that ends is told of at once: its successor is about to ask.
+  if (!ends && now - born < kSettle) return nullptr;
+  // Of replicas it is the one that waits to whom the state belongs.
+  if (seen.others_wait) return nullptr;
   CheckpointPtr found;
   for (const Candidate& candidate : seen.candidates) {
     const api::Checkpoint& c = *candidate.checkpoint;
-    // A sibling that ran before the checkpoint was taken did not come in its place.
-    if (!Unclaimed(c) || !SameSeat(c.status.owner, seen.lineage.owner) || born < CreatedAt(c) || candidate.pod) continue;
+    if (c.status.claim && c.status.claim->pod_uid == pod.meta.uid) return nullptr;
+    if (PassedOver(c)) {
+      if (kube::FindCondition(c.status.conditions, kColdStart)->message.str().find(NamedIn(pod)) != std::string::npos) return nullptr;
+      continue;
+    }
+    // A sibling that ran before the checkpoint was taken, or its pod was ended, did not come in its place.
+    if (!Unclaimed(c) || c.spec.pod_uid == pod.meta.uid || !SameSeat(c.status.owner, seen.lineage.owner) || born < CreatedAt(c)) continue;
+    if (candidate.pod && (!candidate.pod->meta.terminating() || born < AskedToEnd(*candidate.pod))) continue;
     if (!found || Newer(candidate.checkpoint, found)) found = candidate.checkpoint;
   }
   return found;

@@ -26,6 +26,7 @@ struct World {
   std::vector<Candidate> candidates;  // all of the pod's namespace
   std::vector<PodPtr> stopping;       // of its seat, that end
   bool others_run = false;            // pods of its seat that run on
+  bool others_wait = false;           // pods of its seat that stand behind their gates, and do not come after its end
   bool on_stop = false;               // reconcilers/stop decides whether those that end are checkpointed; of some it may not have yet
 };
 
@@ -60,7 +61,13 @@ std::optional<OlderState> StateIsOlder(const World& seen);
 // A claim whose pod vanished before anything of it ran: the next successor shall have it.
 bool Abandoned(const Candidate& candidate);
 
-// The unclaimed final checkpoint beside which `pod` runs cold, because it was admitted while the webhook was down; or null.
+// When a pod that is terminating was deleted, or evicted; max(): it is not.
+WallTime AskedToEnd(const kube::Pod& pod);
+
+// The unclaimed final checkpoint without which `pod` runs, or has run, in the place of the checkpointed one, because no gate held
+// it: the webhook did not answer; or null: there is none, or it is known (PassedOver).
 CheckpointPtr ColdBeside(const World& seen, WallTime now);
+// What the condition and the events say of it: what is lost, and what brings it back.
+std::string ColdBesideText(const World& seen, const api::Checkpoint& checkpoint);
 
 }  // namespace holdfast::reconcilers::claim

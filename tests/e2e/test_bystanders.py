@@ -1,6 +1,7 @@
 """Pods that did not opt in are not touched, and a drain works as always when Holdfast cannot help."""
 
 import json
+import shlex
 
 import pytest
 
@@ -88,21 +89,25 @@ spec: {podRef: {name: %s}, final: true}
 """ % old["metadata"]["name"])
     kit.wait("the checkpoint", lambda: kit.get("checkpoints.holdfast.dev", "last-words").get("status", {}).get("phase") == "Ready")
     nonce, last = next((n, r["last"]) for n, r in counter.report().items())
-    replicas = kit.get("deployment", "holdfast-controller", ns=kit.SYSTEM)["spec"]["replicas"]
-    scaled_down("deployment", "holdfast-controller")
+    back_up = scaled_down("deployment", "holdfast-controller")
     kit.kubectl("delete", "pod", old["metadata"]["name"], "--wait=true")
     cold = kit.ready_pod("app=counter", not_uid=old["metadata"]["uid"])
     assert "holdfast.dev/restore" not in cold["metadata"].get("annotations", {})
-    kit.kubectl("scale", "deployment/holdfast-controller", f"--replicas={replicas}", "-n", kit.SYSTEM)
+    back_up()
     note = kit.wait_event(cold["metadata"]["name"], "ColdStart", limit=60)
     assert "last-words" in note, note
     assert kit.wait_event("last-words", "ColdStart")
     kit.wait("the checkpoint is pinned", lambda: kit.get("checkpoints.holdfast.dev", "last-words")["spec"].get("pinned"))
-    # The command that the event names brings the state back.
-    command = note[note.index("kubectl "):].split()
+    # By itself nothing brings it back: what the cold pod did since would be undone.
+    kit.kubectl("delete", "pod", cold["metadata"]["name"], "--wait=true")
+    next_one = kit.ready_pod("app=counter", not_uid=cold["metadata"]["uid"])
+    assert "holdfast.dev/restore" not in next_one["metadata"].get("annotations", {})
+    assert "passed over" in kit.wait_event(next_one["metadata"]["name"], "ColdStart")
+    # The command that the event names does.
+    command = shlex.split(note[note.index("kubectl "):])
     kit.kubectl(*command[1:])
-    back = kit.ready_pod("app=counter", not_uid=cold["metadata"]["uid"])
-    assert back["metadata"]["annotations"]["holdfast.dev/restore"] == "last-words"
+    kit.wait("a pod that has the state", lambda: [p for p in kit.pods("app=counter")
+                                                  if p["metadata"].get("annotations", {}).get("holdfast.dev/restore") == "last-words"])
     kit.wait("the first counter goes on", lambda: counter.report()[nonce]["last"] > last)
 
 

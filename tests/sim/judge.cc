@@ -40,8 +40,7 @@ void Judge::RunsOn(const std::string& node, const Container& c, const char* how)
   if (c.memory.count < lineage.acted)
     Break("CountRepeated", Who(node, c) + " " + how + ", but its state had come to " + std::to_string(lineage.acted));
   const auto seat = seats_.find(c.seat());
-  // What an unadmitted pod did is given up, as its event says, when the pod that comes instead goes on from the checkpoint.
-  if (seat != seats_.end() && c.memory.lineage < seat->second.lineage && !unadmitted_.contains(seat->second.holder))
+  if (seat != seats_.end() && c.memory.lineage < seat->second.lineage)
     Break("PastReturned",
           Who(node, c) + " " + how + ", but lineage " + std::to_string(seat->second.lineage) + " has acted in its place since");
   lineage.running.insert(c.id);

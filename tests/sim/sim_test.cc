@@ -194,6 +194,19 @@ TEST_F(Rules, SeeWhatWasReplacedComeBack) {
   EXPECT_EQ(Broken(), Names({"PastReturned"}));
 }
 
+TEST_F(Rules, SeeWhatAPodThatNoWebhookSawDidUndone) {
+  Container a = First();
+  judge_.Froze("n1", a);
+  judge_.Ended("n1", a, false);
+  Container b = Of("b", 0, 0);
+  judge_.Unadmitted("uid-b");
+  b.memory.lineage = judge_.NewLineage(b);
+  judge_.Started("n1", b, false);
+  judge_.Ended("n1", b, false);
+  judge_.Started("n2", Of("c", a.memory.lineage, 0), true);
+  EXPECT_EQ(Broken(), Names({"PastReturned"}));
+}
+
 TEST_F(Rules, SeeStoredStateThatIsNotUsed) {
   Container a = First();
   judge_.Froze("n1", a);

@@ -2,6 +2,7 @@
 #include "tests/integration/controller/cluster.h"
 
 #include "api/platform.h"
+#include "reconcilers/claims.h"
 namespace holdfast::testing {
 namespace {
 
@@ -98,6 +99,39 @@ TEST_F(DrainTest, LetsThePodGoWithAnEventWhenItsCheckpointFails) {
   EXPECT_EQ(GetString(cluster_.Pod(ns_, "web-b"), {"metadata", "annotations", api::kRestore}), "");
   EXPECT_TRUE(Eventually([&] { return !cluster_.EventNotes(ns_, "ColdStart").empty(); }));
   cluster_.EndPod(ns_, "web-a");
+}
+
+TEST_F(DrainTest, WhatAPodThatNoGateHeldHasDoneIsNotUndone) {
+  Replica replica("one", cluster_.webhook_port());
+  ASSERT_TRUE(replica.WaitReady());
+  FakeAgent agent(cluster_, ns_);
+  RunWeb();
+  ASSERT_TRUE(Drain("web-a"));
+  cluster_.EndPod(ns_, "web-a");
+  // One that names its node passes the webhook as any does while none answers.
+  const Json ungated = {
+      {"metadata", {{"name", "web-b"}, {"labels", {{"app", "web"}, {"pod-template-hash", "1"}}}, {"ownerReferences", {owner_}}}},
+      {"spec", {{"nodeName", "node-a"}, {"containers", {{{"name", "main"}, {"image", "example/counter"}}}}}}};
+  ASSERT_TRUE(cluster_.client().Create(kube::Pod::kResource, ns_, ungated).ok());
+  kube::CallOptions status;
+  status.subresource = "status";
+  const Json runs = {{"status", {{"phase", "Running"}}}};
+  ASSERT_TRUE(cluster_.client().Patch(kube::Pod::kResource, ns_, "web-b", kube::PatchType::kMerge, runs, status).ok());
+  ASSERT_TRUE(cluster_.client().Delete(kube::Pod::kResource, ns_, "web-b").ok());
+  ASSERT_TRUE(cluster_.MakePod(ns_, "web-c", "web", owner_).ok());
+  ASSERT_TRUE(Eventually([&] { return !Gated(cluster_.Pod(ns_, "web-c")); }));
+  EXPECT_EQ(GetString(cluster_.Pod(ns_, "web-c"), {"metadata", "annotations", api::kRestore}), "");
+  const api::Checkpoint c = cluster_.Checkpoints(ns_).at(0);
+  EXPECT_FALSE(c.status.claim);
+  EXPECT_TRUE(c.spec.pinned);
+  EXPECT_TRUE(reconcilers::PassedOver(c));
+  EXPECT_TRUE(Eventually([&] {
+    for (const std::string& note : cluster_.EventNotes(ns_, "ColdStart")) {
+      if (note.find("pod web-b (uid ") != std::string::npos && note.find("patch deployment web ") != std::string::npos) return true;
+    }
+    return false;
+  }));
+  cluster_.EndPod(ns_, "web-b");
 }
 
 TEST_F(DrainTest, ADryRunMakesNothing) {

@@ -348,18 +348,179 @@ TEST(Claim, OfTheOldPodItselfIsNeverAbandoned) {
   EXPECT_FALSE(Abandoned(Of(c))) << "its pod ran on, so the state is old";
 }
 
-TEST(ColdStart, IsSeenBesideAnUnclaimedCheckpoint) {
-  World w = Seen({Of(InPhase(Phase::kReady))});
-  kube::Pod running = *w.pod;
-  running.scheduling_gates.clear();
-  running.phase = "Running";
-  w.pod = Share(running);
-  EXPECT_EQ(ColdBeside(w, At(10)), nullptr) << "too young to tell";
-  EXPECT_NE(ColdBeside(w, At(20)), nullptr);
+api::Checkpoint Skipped(api::Checkpoint c = InPhase(Phase::kReady), const std::string& by = "uid-d") {
+  kube::SetCondition(c.status.conditions,
+                     {.type = kColdStart, .status = "True", .reason = kWebhookMissed, .message = "pod web-d (uid " + by + ")"}, At(11));
+  return c;
+}
 
-  running.meta.creation_timestamp = FormatTime(At(-60));
-  w.pod = Share(running);
-  EXPECT_EQ(ColdBeside(w, At(20)), nullptr) << "a sibling that was there before";
+TEST(Claim, GivesNoStateThatAPodWhichRanSinceHasPassedOver) {
+  const Step step = Next(Seen({Of(Skipped())}), At(20));
+  EXPECT_EQ(step.action, Action::kCold);
+  EXPECT_EQ(step.checkpoint, nullptr);
+  ASSERT_TRUE(step.notice);
+  EXPECT_EQ(step.notice->reason, "ColdStart");
+  EXPECT_NE(step.notice->note.find("passed over"), std::string::npos) << step.notice->note;
+
+  World beside = Seen({Of(Skipped())});
+  beside.others_run = true;
+  EXPECT_FALSE(Next(beside, At(20)).notice) << "one more replica";
+}
+
+TEST(Claim, GoesOnFromWhatThePodThatPassedAStateOverDidItself) {
+  api::Checkpoint own = InPhase(Phase::kReady, "web-d", "uid-d");
+  own.meta.name = "own";
+  for (const auto& order : {std::vector{Of(Skipped()), Of(own, Dying())}, std::vector{Of(own, Dying()), Of(Skipped())}}) {
+    const Step step = Next(Seen(order), At(20));
+    ASSERT_EQ(step.action, Action::kClaim);
+    EXPECT_EQ(step.checkpoint->meta.name, "own");
+  }
+}
+
+TEST(Claim, GivesNoEarlierStateOfAPodWhoseLastWasPassedOver) {
+  api::Checkpoint interval = InPhase(Phase::kReady);
+  interval.meta.name = "interval";
+  interval.spec.final = false;
+  interval.spec.trigger = api::Trigger::kInterval;
+  EXPECT_EQ(Next(Seen({Of(interval)}), At(20)).action, Action::kClaim) << "else it would have been";
+  EXPECT_EQ(Next(Seen({Of(interval), Of(Skipped())}), At(20)).action, Action::kCold);
+}
+
+TEST(Claim, GivesWhatWasPassedOverToAPodThatNamesIt) {
+  api::Checkpoint c = Skipped();
+  c.meta.name = "snap";
+  const Step step = Next(SeenAsking({Of(c)}), At(20));
+  ASSERT_EQ(step.action, Action::kClaim);
+  EXPECT_EQ(step.checkpoint->meta.name, "snap");
+}
+
+struct Beside {
+  kube::Pod pod;
+  api::Checkpoint checkpoint = InPhase(Phase::kReady);
+  PodPtr predecessor;
+  bool others_wait = false;
+  World Look() const {
+    World w = Seen({Of(checkpoint, predecessor)});
+    w.pod = Share(pod);
+    w.others_wait = others_wait;
+    return w;
+  }
+};
+
+// A pod that was made at 5 s, without a gate, and has run since.
+Beside Ungated() {
+  Beside b;
+  b.pod = Successor();
+  b.pod.scheduling_gates.clear();
+  b.pod.phase = "Running";
+  b.pod.container_statuses = {{.name = "main", .container_id = "containerd://d", .running = true}};
+  return b;
+}
+
+void End(kube::Pod* pod, int asked_at) { pod->meta.deletion_timestamp = FormatTime(At(asked_at + 30)); }
+
+TEST(ColdStart, IsSeenBesideAnUnclaimedCheckpoint) {
+  struct Case {
+    const char* what;
+    void (*change)(Beside*);
+    int at;
+    bool seen;
+  };
+  const Case kCases[] = {
+      {"it runs", [](Beside*) {}, 20, true},
+      {"too young to tell", [](Beside*) {}, 10, false},
+      {"it ends, and its successor is about to ask", [](Beside* b) { End(&b->pod, 7); }, 8, true},
+      {"it has ended",
+       [](Beside* b) {
+         End(&b->pod, 7);
+         b->pod.phase = "Succeeded";
+         b->pod.container_statuses[0].running = false;
+       },
+       8, true},
+      {"it ends, and nothing of it ran",
+       [](Beside* b) {
+         End(&b->pod, 7);
+         b->pod.phase = "Failed";
+         b->pod.container_statuses = {{.name = "main"}};
+       },
+       8, false},
+      {"it has not started", [](Beside* b) { b->pod.phase = "Pending", b->pod.container_statuses.clear(); }, 20, false},
+      {"it waits", [](Beside* b) { b->pod.scheduling_gates = {api::kClaimGate}; }, 20, false},
+      {"its gate has said why", [](Beside* b) { b->pod.init_containers.emplace_back().name = api::kWaitContainer; }, 20, false},
+      {"its gate has said why, and it ends",
+       [](Beside* b) { b->pod.init_containers.emplace_back().name = api::kWaitContainer, End(&b->pod, 7); }, 20, false},
+      {"another replica waits, to which the state belongs", [](Beside* b) { b->others_wait = true; }, 20, false},
+      {"the same, and it ends", [](Beside* b) { b->others_wait = true, End(&b->pod, 7); }, 20, false},
+      {"a sibling that was there before", [](Beside* b) { b->pod.meta.creation_timestamp = FormatTime(At(-60)); }, 20, false},
+      {"the checkpointed pod is ending, and it came in its place",
+       [](Beside* b) {
+         kube::Pod old = WebPod();
+         End(&old, 4);
+         b->predecessor = Share(old);
+       },
+       20, true},
+      {"the checkpointed pod was ended later",
+       [](Beside* b) {
+         kube::Pod old = WebPod();
+         End(&old, 9);
+         b->predecessor = Share(old);
+       },
+       20, false},
+      {"the checkpointed pod stands", [](Beside* b) { b->predecessor = Share(WebPod()); }, 20, false},
+      {"somebody has the state",
+       [](Beside* b) {
+         b->checkpoint.status.claim = api::Claim{"web-c", "uid-c", ""};
+       },
+       20, false},
+      {"it has been told", [](Beside* b) { b->checkpoint = Skipped(b->checkpoint); }, 20, false},
+      {"another seat", [](Beside* b) { b->checkpoint.status.owner.template_hash = "h2"; }, 20, false},
+  };
+  for (const Case& c : kCases) {
+    Beside b = Ungated();
+    c.change(&b);
+    EXPECT_EQ(ColdBeside(b.Look(), At(c.at)) != nullptr, c.seen) << c.what;
+  }
+}
+
+// What a pod has passed over is one checkpoint, the newest: others may be of other replicas.
+TEST(ColdStart, IsToldOfOneCheckpointForEachPod) {
+  api::Checkpoint older = InPhase(Phase::kReady, "web-z", "uid-z");
+  older.meta.name = "older";
+  World w = Ungated().Look();
+  w.candidates = {Of(Skipped(InPhase(Phase::kReady), "uid-b")), Of(older)};
+  EXPECT_EQ(ColdBeside(w, At(20)), nullptr);
+  w.candidates = {Of(Skipped(InPhase(Phase::kReady), "uid-other")), Of(older)};
+  ASSERT_NE(ColdBeside(w, At(20)), nullptr);
+  EXPECT_EQ(ColdBeside(w, At(20))->meta.name, "older");
+}
+
+TEST(ColdStart, SaysWhatBringsTheStateBack) {
+  struct Case {
+    const char* kind;
+    int64_t replicas;  // 0: nothing is known of it
+    const char* command;
+  };
+  const Case kCases[] = {
+      {"Deployment", 1,
+       R"(: kubectl -n default patch deployment web --type=merge -p '{"spec":{"template":{"metadata":{"annotations":{"holdfast.dev/from-checkpoint":"ck"}}}}}')"},
+      {"StatefulSet", 1,
+       R"(: kubectl -n default patch statefulset web --type=merge -p '{"spec":{"template":{"metadata":{"annotations":{"holdfast.dev/from-checkpoint":"ck"}}}}}')"},
+      {"Deployment", 3, ": create a pod with the annotation holdfast.dev/from-checkpoint: ck"},
+      {"StatefulSet", 2, ": create a pod with the annotation holdfast.dev/from-checkpoint: ck"},
+      {"Job", 1, ": create a pod with the annotation holdfast.dev/from-checkpoint: ck"},
+      {"Pod", 0, ": create a pod with the annotation holdfast.dev/from-checkpoint: ck"},
+  };
+  for (const Case& c : kCases) {
+    Beside b = Ungated();
+    b.checkpoint.meta.name = "ck";
+    World w = b.Look();
+    w.lineage.owner.kind = c.kind;
+    if (c.replicas > 0) w.lineage.workload = Share(Web(c.replicas));
+    const std::string text = ColdBesideText(w, b.checkpoint);
+    EXPECT_TRUE(text.ends_with(c.command)) << c.kind << c.replicas << text;
+    EXPECT_TRUE(text.starts_with("pod web-b (uid uid-b) started without the state in Checkpoint ck")) << text;
+    EXPECT_LT(text.size(), 1024U) << "an event's note";
+  }
 }
 
 }  // namespace
