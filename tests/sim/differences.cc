@@ -7,13 +7,15 @@ namespace holdfast::sim {
 
 const std::vector<Simpler> kSimpler = {
     {"ReplicaSets, and events that are not Holdfast's", "the simulation's have no status, and say nothing; Holdfast reads neither"},
-    {"conditions other than Ready, their reasons, and the states of containers", "what a kubelet says beside them is not simulated"},
+    {"conditions other than Ready, their reasons, and the states of containers",
+     "what a kubelet says beside them is not simulated; the containers have other names"},
     {"Succeeded and Failed of a pod that ends",
-     "the simulated kubelet takes it away with its last container: for less long, not otherwise"},
+     "the simulated kubelet takes the pod away with its last container, so nobody sees it between the two: simpler, see below"},
     {"that a pod ends, when it is deleted by force",
-     "the simulated API server takes it away in one write, the real one in two that nothing parts"},
+     "the simulated API server takes it away in one write, the real one in two, one right after the other"},
     {"the finalizers of what is deleted", "the simulated API server writes once more between the last one and the end, in the same turn"},
     {"Storing, where the recording has none", "progress is told when an agent comes to it: one that starts anew may find all stored"},
+    {"whether a pod is ready before its restore is told of", "the real kubelet says so up to a second later, the simulated one at once"},
 };
 
 namespace {
@@ -24,6 +26,14 @@ void Add(std::string& text, const std::string& word) {
   if (!word.empty()) text += (text.empty() ? "" : ", ") + word;
 }
 
+// The finalizers of what does not end yet.
+std::string Ending(const Json& line) {
+  if (GetBool(line, {"deleting"})) return "ends";
+  std::string text;
+  for (const Json& one : GetArray(line, {"finalizers"})) Add(text, one.get<std::string>());
+  return text;
+}
+
 std::string OfPod(const Json& line) {
   std::string text;
   for (const Json& gate : GetArray(line, {"gates"})) Add(text, "gate " + gate.get<std::string>());
@@ -32,11 +42,7 @@ std::string OfPod(const Json& line) {
   Add(text, Value(line, "phase"));
   if (GetString(line, {"conditions", "Ready"}).starts_with("True")) Add(text, "ready");
   for (const auto& [key, value] : GetObject(line, {"annotations"}).items()) Add(text, key + "=" + value.get<std::string>());
-  if (!GetBool(line, {"deleting"})) {
-    for (const Json& one : GetArray(line, {"finalizers"})) Add(text, one.get<std::string>());
-  } else {
-    Add(text, "ends");
-  }
+  Add(text, Ending(line));
   return text;
 }
 
@@ -46,15 +52,17 @@ std::string OfCheckpoint(const Json& line) {
   if (GetString(line, {"conditions", "Ready"}).starts_with("True")) Add(text, "ready");
   if (!Value(line, "node").empty()) Add(text, "of " + Value(line, "pod") + " on " + Value(line, "node"));
   Add(text, Value(line, "term"));
+  int restorable = 0;
+  for (const Json& one : GetObject(line, {"restorable"})) restorable += one == true ? 1 : 0;
+  if (restorable > 0) Add(text, std::to_string(restorable) + " restorable");
+  for (const Json& one : GetArray(line, {"owners"})) Add(text, "owned by a " + one.get<std::string>());
   if (!Value(line, "claim").empty()) Add(text, "claimed for " + Value(line, "claim"));
   for (const Json& one : GetArray(line, {"restores"}))
     Add(text, Value(one, "outcome") + " " + Value(one, "pod") + " on " + Value(one, "node") + (GetBool(one, {"ran"}) ? ", ran" : ""));
-  if (!GetBool(line, {"deleting"})) {
-    for (const Json& one : GetArray(line, {"finalizers"})) Add(text, one.get<std::string>());
-  } else {
-    Add(text, "ends");
-  }
-  return text;
+  Add(text, Ending(line));
+  std::string has;
+  for (const Json& key : GetArray(line, {"has"})) has += " " + key.get<std::string>();
+  return text + (has.empty() ? "" : "; has" + has);
 }
 
 // The app of a pod of the recording.

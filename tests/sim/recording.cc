@@ -78,7 +78,12 @@ Json Normaliser::Pod(const Json& pod) {
 Json Normaliser::Checkpoint(const Json& c) {
   const int64_t term = GetInt(c, {"status", "term"});
   if (term != 0 && !terms_.contains(term)) terms_[term] = "term-" + std::to_string(terms_.size() + 1);
-  Json restores = Json::array();
+  Json restores = Json::array(), restorable = Json::object(), has = Json::array(), owners = Json::array();
+  for (const Json& one : GetArray(c, {"status", "containers"})) restorable[Value(one, "name")] = GetBool(one, {"restorable"});
+  for (const auto& [key, value] : GetObject(c, {"status"}).items()) {
+    if (key != "progress" && key != "claim" && key != "restores") has.push_back(key);
+  }
+  for (const Json& one : GetArray(c, {"metadata", "ownerReferences"})) owners.push_back(Value(one, "kind"));
   for (const Json& one : GetArray(c, {"status", "restores"}))
     restores.push_back({{"pod", Known(Value(one, "podUID"))},
                         {"node", NodeName(Value(one, "node"))},
@@ -92,7 +97,10 @@ Json Normaliser::Checkpoint(const Json& c) {
           {"term", term == 0 ? "" : terms_[term]},
           {"pod", Known(GetString(c, {"status", "podUID"}))},
           {"claim", Known(GetString(c, {"status", "claim", "podUID"}))},
+          {"restorable", std::move(restorable)},
           {"restores", std::move(restores)},
+          {"owners", std::move(owners)},
+          {"has", std::move(has)},
           {"finalizers", GetArray(c, {"metadata", "finalizers"})},
           {"deleting", Ends(c)}};
 }

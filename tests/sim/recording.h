@@ -39,7 +39,7 @@ class Normaliser {
   std::map<std::string, Json> last_;
 };
 
-// A difference that does not matter, and why. docs/simulation.md has the same table.
+// A difference that is not looked at, and why. docs/simulation.md has the same table.
 struct Simpler {
   const char* what;
   const char* why;

@@ -1,6 +1,9 @@
 // What a real cluster was seen to do, the simulated one does too (docs/simulation.md, "A real cluster beside it").
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "tests/places.h"
 #include "tests/sim/replay.h"
 
@@ -46,6 +49,39 @@ TEST(Recording, DiffersWhereAnObjectDoes) {
     EXPECT_NE(Differences(recorded, changed).size(), 0U) << kind << " " << key;
   }
   EXPECT_EQ(Joined(Differences(recorded, recorded)), "");
+}
+
+TEST(Recording, OrdersAreMissedWhereTheyDoNotHold) {
+  const Lines recorded = ReadRecording(kRecording);
+  auto without = [&](auto which) {
+    Lines lines = recorded;
+    std::erase_if(lines, which);
+    return Joined(BrokenOrders(lines));
+  };
+  auto kind = [](const Json& line, const char* name) { return GetString(line, {"kind"}) == name; };
+  auto claim = [](const Json& line) { return GetString(line, {"claim"}); };
+  EXPECT_NE(without([&](const Json& line) { return GetBool(line, {"deleting"}); }).find("once its predecessor ends"), std::string::npos);
+  EXPECT_NE(without([&](const Json& line) { return !GetArray(line, {"gates"}).empty(); }).find("its gate before it has a node"),
+            std::string::npos);
+  const std::string late = without([&](const Json& line) { return kind(line, "Checkpoint") && claim(line).empty(); });
+  EXPECT_NE(late.find("Ready before its pod is deleted"), std::string::npos);
+  EXPECT_NE(without([&](const Json& line) {
+              return !claim(line).empty() && GetArray(line, {"restores"}).empty();
+            }).find("the claim comes before the gate is removed"),
+            std::string::npos);
+  EXPECT_NE(without([&](const Json& line) {
+              const Json& restores = GetArray(line, {"restores"});
+              return !restores.empty() && GetString(restores[0], {"outcome"}) == "Started";
+            }).find("Started before it is Restored"),
+            std::string::npos);
+}
+
+TEST(Recording, WhatIsNotComparedStandsInTheDocs) {
+  std::ifstream in(places::kSources + std::string("/docs/simulation.md"));
+  std::stringstream docs;
+  docs << in.rdbuf();
+  for (const Simpler& one : kSimpler)
+    EXPECT_NE(docs.str().find(std::string("| ") + one.what + " | " + one.why + " |"), std::string::npos) << one.what;
 }
 
 }  // namespace
