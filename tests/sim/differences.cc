@@ -6,7 +6,8 @@
 namespace holdfast::sim {
 
 const std::vector<Simpler> kSimpler = {
-    {"ReplicaSets, and events that are not Holdfast's", "the simulation's have no status, and say nothing; Holdfast reads neither"},
+    {"ReplicaSets, and events that are not Holdfast's",
+     "the simulation's have no status, and say nothing; Holdfast reads of a ReplicaSet whose it is, and no events"},
     {"conditions other than Ready, their reasons, and the states of containers",
      "what a kubelet says beside them is not simulated; the containers have other names"},
     {"Succeeded and Failed of a pod that ends",
@@ -14,7 +15,8 @@ const std::vector<Simpler> kSimpler = {
     {"that a pod ends, when it is deleted by force",
      "the simulated API server takes it away in one write, the real one in two, one right after the other"},
     {"the finalizers of what is deleted", "the simulated API server writes once more between the last one and the end, in the same turn"},
-    {"Storing, where the recording has none", "progress is told when an agent comes to it: one that starts anew may find all stored"},
+    {"Storing, where the recording has none",
+     "a word of progress: the agent tells it once, and goes on where the write fails (`Executor::PatchPhase`)"},
     {"whether a pod is ready before its restore is told of", "the real kubelet says so up to a second later, the simulated one at once"},
 };
 
