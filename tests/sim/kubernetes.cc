@@ -91,7 +91,7 @@ void Kubernetes::Schedule(const Json& pod) {
     if (!GetBool(*node, {"spec", "unschedulable"})) fit.push_back(GetString(*node, {"metadata", "name"}));
   }
   if (fit.empty()) return;
-  const std::string to = fit[turns_.random().Below(fit.size())];
+  const std::string to = place ? place(pod, fit) : fit[turns_.random().Below(fit.size())];
   const std::string key = std::string(kUserNamespace) + "/" + GetString(pod, {"metadata", "name"});
   server_.Update("pods", key, [&](Json& now) {
     if (GetString(now, {"metadata", "uid"}) == GetString(pod, {"metadata", "uid"})) now["spec"]["nodeName"] = to;
@@ -103,6 +103,12 @@ void Kubernetes::Cordon(const std::string& node, bool cordoned) {
 }
 
 void Kubernetes::Drain(const std::string& node, const bool& closing) {
+  Empty(node, closing);
+  turns_.Pause(turns_.random().Between(seconds(1), seconds(20)));
+  Cordon(node, false);
+}
+
+void Kubernetes::Empty(const std::string& node, const bool& closing) {
   tell_("somebody drains " + node);
   Cordon(node, true);
   for (bool left = true; left && !closing;) {
@@ -122,8 +128,6 @@ void Kubernetes::Drain(const std::string& node, const bool& closing) {
     if (left) turns_.Pause(seconds(5));
   }
   tell_(node + " is empty");
-  turns_.Pause(turns_.random().Between(seconds(1), seconds(20)));
-  Cordon(node, false);
 }
 
 void Kubernetes::DeletePod(const std::string& name, bool force) {

@@ -25,14 +25,18 @@ class Kubernetes {
   void Look();
   // kubectl drain, then uncordon. On a fiber; returns when the node is in use again, or `closing` says so.
   void Drain(const std::string& node, const bool& closing);
+  // kubectl drain alone: returns when nothing is left on the node.
+  void Empty(const std::string& node, const bool& closing);
+  void Cordon(const std::string& node, bool cordoned);
   // kubectl delete pod, with its grace or --force.
   void DeletePod(const std::string& name, bool force);
   std::vector<std::string> PodNames() const;  // that have a node
+  // Where the scheduler puts a pod, of the nodes that it fits on; unset: it draws one.
+  std::function<std::string(const Json& pod, const std::vector<std::string>& fit)> place;
 
  private:
   void Replicate(const Json& replica_set);
   void Schedule(const Json& pod);
-  void Cordon(const std::string& node, bool cordoned);
 
   Turns& turns_;
   ApiServer& server_;

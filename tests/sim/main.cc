@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "tests/sim/replay.h"
 #include "tests/sim/shrink.h"
 
 namespace {
@@ -16,6 +17,25 @@ void Report(const Plan& plan, const Verdict& verdict) {
               static_cast<unsigned long long>(verdict.turns), std::chrono::duration<double>(verdict.lasted).count());
   for (const std::string& rule : verdict.broken) std::printf("  %s\n", rule.c_str());
   std::fflush(stdout);
+}
+
+// Against a recording (recorded/): 0 when nothing differs that matters.
+int ReplayFile(const std::string& file, uint64_t seed, bool story) {
+  using namespace holdfast::sim;  // NOLINT(google-build-using-namespace): a main
+  const Lines recorded = ReadRecording(file);
+  if (recorded.empty()) {
+    std::fprintf(stderr, "holdfast-sim: %s is no recording of tests/sim/record.py\n", file.c_str());
+    return 2;
+  }
+  const Place place;
+  const Replayed replayed = Replay(recorded, seed, place.folder());
+  if (story) std::fputs(replayed.verdict.story.c_str(), stdout);
+  std::vector<std::string> wrong = replayed.missing;
+  for (const auto& more : {Differences(recorded, replayed.lines), BrokenOrders(replayed.lines), replayed.verdict.broken})
+    wrong.insert(wrong.end(), more.begin(), more.end());
+  for (const std::string& one : wrong) std::printf("%s\n", one.c_str());
+  std::printf("%zu lines recorded, %zu simulated, %zu differences\n", recorded.size(), replayed.lines.size(), wrong.size());
+  return wrong.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -32,6 +52,8 @@ int main(int argc, char** argv) {
   app.add_option("--minutes", minutes, "instead: as many as can be played in that time");
   app.add_flag("--story", story, "print what happened");
   app.add_flag("--shrink", shrink, "of the first seed that breaks a rule, find the shortest plan that still does, and print its story");
+  std::string recording;
+  app.add_option("--replay", recording, "play what this recording of a real cluster did, and print what differs");
   CLI11_PARSE(app, argc, argv);
   std::string text;
   for (const std::string& word : words) text += word + " ";
@@ -41,6 +63,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   Plan plan = *read;
+  if (!recording.empty()) return ReplayFile(recording, plan.seed, story);
   const sim::Place place;
   plan.folder = place.folder();
   const MonoTime began = Clock::Real().Mono();

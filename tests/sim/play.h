@@ -37,17 +37,20 @@ class Stage {
 class World {
  public:
   explicit World(const Plan& plan);
+  virtual ~World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
   Verdict Play();
 
- private:
+ protected:
   void Tell(const std::string& what);
   void Live();
-  void Connect();
+  virtual void Connect();
   void Watch(const std::string& collection, const ApiServer::Change& change);
   std::string Stored(const std::string& container, const Memory& memory) const;
   void RunKubelet(Machine& machine);
   void RunControllers();
-  void Drains();
+  virtual void Drains();  // what users do, once all pods run
   void Elect();
   // Faults (faults.cc).
   void Disturb();
