@@ -178,6 +178,16 @@ def ended(name, limit=60.0):
     return wait(f"checkpoint {name} to end", look, limit)
 
 
+def restores(name):
+    """What came of the restores from this Checkpoint, once none is under way."""
+
+    def look():
+        found = get("checkpoints.holdfast.dev", name)["status"].get("restores", [])
+        return found if found and all(r["outcome"] != "Started" for r in found) else None
+
+    return wait("the outcome of the restore", look)
+
+
 def ready_reason(checkpoint):
     conditions = checkpoint.get("status", {}).get("conditions", [])
     return next(((c["reason"], c.get("message", "")) for c in conditions if c["type"] == "Ready"), ("", ""))

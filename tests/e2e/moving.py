@@ -118,7 +118,7 @@ class Moving:
         restored_from = self.pod["metadata"].get("annotations", {}).get("holdfast.dev/restore")
         if not restored_from:
             raise Wrong(f"it started cold: {failed_checkpoint(old)}")
-        outcomes = kit.wait("the outcome of the restore", lambda: kit.get("checkpoints.holdfast.dev", restored_from)["status"].get("restores"))
+        outcomes = kit.restores(restored_from)
         if outcomes[0]["outcome"] != "Restored":
             raise Wrong(f"it was not restored: {outcomes}")
         now = self.look()

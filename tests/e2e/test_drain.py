@@ -92,6 +92,6 @@ def test_the_checkpoint_tells_what_it_was(big_counter):
     assert status["claim"]["podUID"] == new["metadata"]["uid"]
     assert status["owner"]["kind"] == "Deployment" and status["owner"]["name"] == "counter"
     assert status["size"]["memory"] > 300e6
-    restored = kit.wait("the outcome of the restore", lambda: kit.get("checkpoints.holdfast.dev", name)["status"].get("restores"))
+    restored = kit.restores(name)
     assert restored[0]["outcome"] == "Restored" and restored[0]["node"] == new["spec"]["nodeName"]
     assert kit.wait_event(new["metadata"]["name"], "Restored")
