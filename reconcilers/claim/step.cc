@@ -426,7 +426,10 @@ CheckpointPtr ColdBeside(const World& seen, WallTime now) {
   if (!ends && now - born < kSettle) return nullptr;
   // Of replicas it is the one that waits to whom the state belongs.
   if (seen.others_wait) return nullptr;
-  CheckpointPtr found;
+  CheckpointPtr found, own;
+  for (const Candidate& candidate : seen.candidates) {
+    if (candidate.checkpoint->spec.final && candidate.checkpoint->spec.pod_uid == pod.meta.uid) own = candidate.checkpoint;
+  }
   for (const Candidate& candidate : seen.candidates) {
     const api::Checkpoint& c = *candidate.checkpoint;
     if (c.status.claim && c.status.claim->pod_uid == pod.meta.uid) return nullptr;
@@ -436,6 +439,8 @@ CheckpointPtr ColdBeside(const World& seen, WallTime now) {
     }
     // A sibling that ran before the checkpoint was taken, or its pod was ended, did not come in its place.
     if (!Unclaimed(c) || c.spec.pod_uid == pod.meta.uid || !SameSeat(c.status.owner, seen.lineage.owner) || born < CreatedAt(c)) continue;
+    // Times are whole seconds: replicas that were made, and checkpointed together, within one.
+    if (born == CreatedAt(c) && own && CreatedAt(*own) <= CreatedAt(c)) continue;
     if (candidate.pod && (!candidate.pod->meta.terminating() || born < AskedToEnd(*candidate.pod))) continue;
     if (!found || Newer(candidate.checkpoint, found)) found = candidate.checkpoint;
   }

@@ -494,6 +494,19 @@ TEST(ColdStart, IsToldOfOneCheckpointForEachPod) {
   EXPECT_EQ(ColdBeside(w, At(20))->meta.name, "older");
 }
 
+// Times are whole seconds: a workload that is suspended as soon as it runs.
+TEST(ColdStart, IsNotSeenInReplicasThatWereMadeAndCheckpointedWithinASecond) {
+  Beside b = Ungated();
+  b.pod.meta.creation_timestamp = b.checkpoint.meta.creation_timestamp;
+  End(&b.pod, 1);
+  World w = b.Look();
+  EXPECT_NE(ColdBeside(w, At(1)), nullptr);
+  api::Checkpoint own = InPhase(Phase::kReady, b.pod.meta.name, b.pod.meta.uid);
+  own.meta.name = "own";
+  w.candidates.push_back(Of(own));
+  EXPECT_EQ(ColdBeside(w, At(1)), nullptr);
+}
+
 TEST(ColdStart, SaysWhatBringsTheStateBack) {
   struct Case {
     const char* kind;
