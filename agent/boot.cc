@@ -1,27 +1,24 @@
 #include "agent/boot.h"
 
+#include <cstdlib>
+
 #include "base/file.h"
 
 namespace holdfast::agent {
-namespace {
-
-constexpr int kStartTime = 22;  // field of /proc/PID/stat: ticks since boot (proc(5))
-
-std::string StartOfFirstProcess(const std::string& proc) {
-  const std::string stat = ReadFile(proc + "/1/stat", 4096).value_or("");
+std::optional<long long> StartTicks(const std::string& pid, const std::string& proc) {
+  constexpr int kStartTime = 22;
+  const std::string stat = ReadFile(proc + "/" + pid + "/stat", 4096).value_or("");
   size_t at = stat.rfind(')');  // its name may hold anything
   for (int field = 3; at != std::string::npos && field <= kStartTime; ++field) at = stat.find(' ', at + 1);
-  if (at == std::string::npos) return "";
-  return stat.substr(at + 1, stat.find(' ', at + 1) - at - 1);
+  if (at == std::string::npos) return std::nullopt;
+  return atoll(stat.c_str() + at + 1);
 }
-
-}  // namespace
 
 std::string BootId(const std::string& proc) {
   std::string id = ReadFile(proc + "/sys/kernel/random/boot_id", 256).value_or("");
   id = id.substr(0, id.find('\n'));
-  const std::string start = StartOfFirstProcess(proc);
-  return id.empty() || start.empty() ? id : id + "/" + start;
+  const std::optional<long long> start = StartTicks("1", proc);
+  return id.empty() || !start ? id : id + "/" + std::to_string(*start);
 }
 
 bool NodeRestarted(const std::string& boot_then, const std::string& boot_now) {

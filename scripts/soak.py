@@ -45,12 +45,6 @@ def drain_without_room(witness):
         faults.plain_drain(witness)
 
 
-def drain_with_reboot(witness, point):
-    """Each node that has a part in the drain there, but for the one with the judge's own pods."""
-    new = faults.POINTS[point] == faults.NEW
-    faults.drain_meanwhile(witness, point, lambda node: kit.reboot(faults.other(node) if new else node), limit=120)
-
-
 def draw():
     """(what breaks, drain) at random."""
     kind = random.random()
@@ -62,7 +56,7 @@ def draw():
     if kind < 0.2:
         return "no room", drain_without_room
     if kind < 0.32:
-        return f"reboot at {point}", lambda witness: drain_with_reboot(witness, point)
+        return f"reboot at {point}", lambda witness: faults.drain_with_reboot(witness, point)
     if kind < 0.75:
         victim = random.choice(faults.VICTIMS)
         return f"{victim} at {point}", lambda witness: faults.drain_with_kill(witness, point, victim)

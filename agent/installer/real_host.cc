@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/boot.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -40,16 +41,13 @@ std::vector<std::string> Strings(const std::string& text) {
 
 // Nothing: it has ended.
 std::optional<WallTime> StartOf(const std::string& pid) {
-  const std::string stat = ReadOr("/proc/" + pid + "/stat");
-  if (stat.empty()) return std::nullopt;
-  size_t at = stat.rfind(')');
-  for (int field = 3; at != std::string::npos && field <= 22; ++field) at = stat.find(' ', at + 1);
-  const long long ticks = at == std::string::npos ? 0 : atoll(stat.c_str() + at + 1);
+  const std::optional<long long> ticks = StartTicks(pid);
+  if (!ticks) return std::nullopt;
   // Ticks count from boot, on the clock that also ran while the machine slept.
   timespec boot{};
   clock_gettime(CLOCK_BOOTTIME, &boot);
   const auto since_boot = std::chrono::seconds(boot.tv_sec) + std::chrono::nanoseconds(boot.tv_nsec);
-  return Clock::Real().Wall() - since_boot + std::chrono::milliseconds(ticks * 1000 / sysconf(_SC_CLK_TCK));
+  return Clock::Real().Wall() - since_boot + std::chrono::milliseconds(*ticks * 1000 / sysconf(_SC_CLK_TCK));
 }
 
 bool SameFolder(const std::string& a, const std::string& b) {

@@ -137,6 +137,11 @@ def drain_with_kill(witness, point, victim):
     kit.assert_fault_hit(at, point)
 
 
+def drain_with_reboot(witness, point):
+    """Drains the counter's node; where the drain passes `point`, the worker that is at work there, or is drained, loses its power."""
+    drain_meanwhile(witness, point, lambda node: kit.reboot(other(node) if POINTS[point] == NEW else node), limit=120)
+
+
 def drain_with_broken_network(witness, point, path_of, how, seconds):
     """Drains the counter's node; when the drain passes `point`, breaks the path that path_of(that node) names for so long. In the end all is
     well."""

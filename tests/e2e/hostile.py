@@ -17,6 +17,11 @@ TRICKLE = """
 import socket, sys, time
 peers, seconds = int(sys.argv[1]), float(sys.argv[2])
 targets = [(a.rsplit(':', 1)[0], int(a.rsplit(':', 1)[1])) for a in sys.argv[3:]]
+def connected(s):
+    try:
+        return bool(s.getpeername())
+    except OSError:
+        return False
 end, open_ = time.monotonic() + seconds, {}
 while time.monotonic() < end:
     for n in range(peers):
@@ -31,6 +36,7 @@ while time.monotonic() < end:
             if not isinstance(error, BlockingIOError):
                 open_.pop(n).close()
     time.sleep(1)
+    print(sum(map(connected, open_.values())), flush=True)
 """
 
 # Swaps a folder of the volume for a link to the node's canary, without end, a third of the time.
@@ -63,8 +69,11 @@ def _targets():
 def trickling(seconds=120):
     """A thousand such connections from one node, to store, agents and webhooks, until the block is over."""
     enter = ["nsenter", "-t", str(local_cluster.node_pid(kit.SYSTEM_NODE)), "--net", "--", "prlimit", "--nofile=4096", "python3", "-c", TRICKLE]
-    process = subprocess.Popen([*enter, str(PEERS), str(seconds), *_targets()], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*enter, str(PEERS), str(seconds), *_targets()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
+        there = process.stdout.readline()  # a second after they began
+        if int(there or 0) < PEERS / 4:
+            raise kit.Failure(f"of {PEERS} peers that trickle only {there.strip() or 0} came through: {process.stderr.read() if process.poll() else ''}")
         yield
         if process.poll() not in (None, 0):
             raise kit.Failure(f"the peers that trickle ended: {process.stderr.read()}")

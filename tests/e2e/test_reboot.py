@@ -2,7 +2,6 @@
 its pod did afterwards."""
 
 import faults
-import judge
 import kit
 
 # Until the store was asked to commit there is nothing but the node's memory.
@@ -12,20 +11,15 @@ RESTORING = ("agent.fetched", "agent.before_restore_answer", "runtime.before_res
 MAY_HAVE_RUN = "runtime.before_restore"  # what may have run is not restored a second time
 
 
-def drain_with_reboot(witness, point):
-    """Drains the counter's node, and reboots the node that is at work there when the drain passes `point`."""
-    faults.drain_meanwhile(witness, point, lambda node: kit.reboot(faults.other(node) if point in RESTORING else node), limit=120)
-
-
 def test_a_node_that_loses_power_when_the_state_is_stored_loses_no_count(counter):
     for point in kit.of_this_commit(STORED, 1):
-        drain_with_reboot(counter, point)
+        faults.drain_with_reboot(counter, point)
         assert len(counter.report()) == 1, f"{point}: the counter started cold: {counter.report()}"
 
 
 def test_a_node_that_loses_power_while_it_restores_loses_no_count_or_says_so(counter):
     for point in kit.of_this_commit(RESTORING, 1):
-        drain_with_reboot(counter, point)
+        faults.drain_with_reboot(counter, point)
         cold = len(counter.report()) > 1
         assert not cold or point == MAY_HAVE_RUN, f"{point}: the counter started cold: {counter.report()}"
         if cold:  # an event says so, or the judge would not have let it pass
@@ -35,7 +29,7 @@ def test_a_node_that_loses_power_while_it_restores_loses_no_count_or_says_so(cou
 
 def test_a_node_that_loses_power_before_the_state_is_stored_restores_nothing_of_before(counter):
     for point in kit.of_this_commit(BEFORE, 1):
-        drain_with_reboot(counter, point)
+        faults.drain_with_reboot(counter, point)
         assert len(counter.report()) > 1, f"{point}: what ended with its node has gone on: {counter.report()}"
         counter.reset()
         counter.wait_progress()
