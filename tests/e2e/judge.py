@@ -47,7 +47,8 @@ def _untold_restores(seen, live):
     for checkpoint in seen.checkpoints:
         status = checkpoint.get("status", {})
         claimant = status.get("claim", {}).get("podUID")
-        if claimant in running and claimant != status.get("podUID") and not any(r["podName"] == running[claimant] for r in status.get("restores", [])):
+        told = any(r["podName"] == running.get(claimant) and r["outcome"] != "Started" for r in status.get("restores", []))
+        if claimant in running and claimant != status.get("podUID") and not told:
             yield f"Checkpoint {checkpoint['metadata']['name']} does not say how the restore into {running[claimant]} went"
 
 

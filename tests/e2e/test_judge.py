@@ -58,12 +58,17 @@ def untold(seen):
     seen.checkpoints.append({"metadata": {"name": "ck"}, "status": {"phase": "Ready", "podUID": "u0", "claim": {"podName": "counter-1", "podUID": "u1"}}})
 
 
+def only_begun(seen):
+    untold(seen)
+    seen.checkpoints[0]["status"]["restores"] = [{"podName": "counter-1", "outcome": "Started"}]
+
+
 def nobody_counts(seen):
     seen.before = copy.deepcopy(seen.after)
 
 
 def test_the_judge_finds_each_thing_that_may_be_wrong():
-    for spoil in (lost, second_process, second_counter, silent_cold_start, frozen, gated, under_way, untold, nobody_counts):
+    for spoil in (lost, second_process, second_counter, silent_cold_start, frozen, gated, under_way, untold, only_begun, nobody_counts):
         seen = well()
         spoil(seen)
         assert judge.faults_found(seen), spoil.__name__
@@ -73,4 +78,11 @@ def test_the_judge_takes_a_cold_start_that_an_event_tells():
     seen = well()
     silent_cold_start(seen)
     seen.events = [{"reason": "ColdStart", "note": "why"}]
+    assert judge.faults_found(seen) == []
+
+
+def test_the_judge_takes_a_restore_whose_outcome_is_known():
+    seen = well()
+    only_begun(seen)
+    seen.checkpoints[0]["status"]["restores"][0]["outcome"] = "Restored"
     assert judge.faults_found(seen) == []
