@@ -12,6 +12,9 @@ namespace {
 
 using namespace reconcilers;  // NOLINT(google-build-using-namespace): decisions on what View shows
 
+// kubectl's own: which container it means where none is named.
+constexpr const char* kDefaultContainer = "kubectl.kubernetes.io/default-container";
+
 // The controller alone writes these, with a claim; a pod that comes with one is a copy of another pod, or somebody's try.
 void DropRestoreAnnotations(const Json& pod, kube::JsonPatch* patch) {
   for (const auto& [key, value] : GetObject(pod, {"metadata", "annotations"}).items()) {
@@ -110,21 +113,27 @@ void AddGate(const Json& object, const kube::Pod& pod, const PodWebhookOptions& 
 }
 
 // "metadata.annotations" may not be there yet.
-void Annotate(const Json& object, const char* key, const std::string& value, kube::JsonPatch* patch) {
+void Annotate(const Json& object, const Json& annotations, kube::JsonPatch* patch) {
   const Json* there = Find(object, {"metadata", "annotations"});
-  if (there != nullptr && there->is_object()) {
-    patch->Add("/metadata/annotations/" + kube::EscapePointer(key), value);
-  } else {
-    patch->Add("/metadata/annotations", {{key, value}});
+  if (annotations.empty()) return;
+  if (there == nullptr || !there->is_object()) {
+    patch->Add("/metadata/annotations", annotations);
+    return;
   }
+  for (const auto& [key, value] : annotations.items()) patch->Add("/metadata/annotations/" + kube::EscapePointer(key), value);
 }
 
-// The group may be named on the workload, too, as its protection is.
-void JoinGroup(const Json& object, const kube::Pod& pod, const Lineage& lineage, kube::JsonPatch* patch) {
-  if (!lineage.workload || pod.meta.annotations.contains(api::kMemberOf)) return;
-  const std::string group = lineage.workload->meta.Annotation(api::kMemberOf);
-  if (group.empty()) return;
-  Annotate(object, api::kMemberOf, group, patch);
+// The group may be named on the workload, too, as its protection is. Empty: there is nothing to add.
+std::string GroupToJoin(const kube::Pod& pod, const Lineage& lineage) {
+  if (!lineage.workload || pod.meta.annotations.contains(api::kMemberOf)) return "";
+  return lineage.workload->meta.Annotation(api::kMemberOf);
+}
+
+// `kubectl exec`, `logs` and `cp` take a pod's only container without a word; beside the init container they would tell of a choice that
+// its owner never had. What the owner says stays.
+std::string ContainerForKubectl(const kube::Pod& pod) {
+  if (pod.containers.empty() || pod.meta.annotations.contains(kDefaultContainer)) return "";
+  return pod.containers.front().name;
 }
 
 // Somebody makes a bare pod anew that sleeps: the Checkpoint from which it goes on. Empty: it does not sleep.
@@ -167,9 +176,17 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   if (!protection.on && !asked) return done();
 
   if (pod.runtime_class.empty()) patch.Add("/spec/runtimeClassName", api::kRuntimeClass);
-  JoinGroup(object, pod, lineage, &patch);
-  if (!slept_in.empty()) Annotate(object, api::kFromCheckpoint, slept_in, &patch);
-  if (asked || MayFollow(view_, pod, lineage, clock_.Wall())) AddGate(object, pod, options_, &patch);
+  Json annotations = Json::object();
+  auto annotate = [&](const char* key, const std::string& value) {
+    if (!value.empty()) annotations[key] = value;
+  };
+  annotate(api::kMemberOf, GroupToJoin(pod, lineage));
+  annotate(api::kFromCheckpoint, slept_in);
+  if (asked || MayFollow(view_, pod, lineage, clock_.Wall())) {
+    AddGate(object, pod, options_, &patch);
+    annotate(kDefaultContainer, ContainerForKubectl(pod));
+  }
+  Annotate(object, annotations, &patch);
   return done();
 }
 

@@ -123,6 +123,16 @@ TEST_F(PodWebhookTest, ASuccessorWaitsBehindTheGateWithTheInitContainerFirst) {
   EXPECT_FALSE(wait.contains("resources")) << "a BestEffort pod stays one";
 }
 
+TEST_F(PodWebhookTest, KubectlMeansTheContainerThatItMeantBeforeTheInitContainerCame) {
+  constexpr const char* kDefault = "kubectl.kubernetes.io/default-container";
+  view_.AddWeb({{api::kProtect, "true"}, {api::kMemberOf, "ring"}});
+  view_.checkpoints = {Share(InPhase(Phase::kReady))};
+  Json pod = WebPodObject();
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"], Json({{api::kMemberOf, "ring"}, {kDefault, "main"}}));
+  pod["metadata"]["annotations"] = {{kDefault, "theirs"}};
+  EXPECT_EQ(Mutated(pod)["metadata"]["annotations"][kDefault], "theirs");
+}
+
 TEST_F(PodWebhookTest, TheInitContainerKeepsTheQosClass) {
   view_.checkpoints = {Share(InPhase(Phase::kReady))};
   Json pod = WebPodObject();
