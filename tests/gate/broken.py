@@ -57,8 +57,8 @@ def caught(patch):
         if done.returncode == 1 and broken_rule(said):
             return broken_rule(said)[:160]
         if done.returncode != 0 and re.search(r"\[  FAILED  \]|The following tests FAILED", said):
-            telling = re.search(r"PROMISE BROKEN.*|^E  .*|.*: Failure\n.*|\[  FAILED  \].*|^AssertionError: .*", said, re.M)
-            return (telling.group(0) if telling else "a test failed").replace("\n", " ")[:160]
+            telling = re.search(r"PROMISE BROKEN.*|^ *E  .*|.*: Failure\n.*|\[  FAILED  \].*|^AssertionError: .*", said, re.M)
+            return (telling.group(0) if telling else "a test failed").replace("\n", " ").strip()[:160]
     return ""
 
 
