@@ -69,6 +69,7 @@ class Executor {
   // dump
   std::string WorkloadOf(const JournalEntry& entry);
   Result<Pause> StartDump(JournalEntry& entry, std::stop_token stop);
+  Status SayDumping(const JournalEntry& entry);
   Result<std::string> AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop);
   Result<Pause> DumpThroughKubelet(JournalEntry& entry, std::stop_token stop);
   Result<Pause> WaitForDump(JournalEntry& entry, std::stop_token stop);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kMostDumps = 3;
 constexpr Duration kLookForResult = milliseconds(100), kAnswerPatience = std::chrono::seconds(5);
+constexpr Duration kUntilHeard = std::chrono::seconds(1);
 constexpr Duration kNothingFrozen = std::chrono::seconds(3);  // this long without a paused container: no dump is running behind our back
 
 }  // namespace
@@ -60,6 +61,12 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
     PatchPhase(entry, api::Phase::kAssigned, "waiting for room on the node: " + room.message());
     return Pause(std::chrono::seconds(1));
   }
+  if (entry.direct() && entry.final && !entry.in_cut) {
+    const Status said = SayDumping(entry);
+    if (said.code() == Code::kFailedPrecondition) return Fail(entry, api::reason::kDeadline, said.message());
+    if (!said.ok() && entry.on_stop) return Fail(entry, api::reason::kDumpFailed, "nothing was frozen: " + said.message());
+    if (!said.ok()) return Pause(kUntilHeard);
+  }
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
   } else {
@@ -78,9 +85,33 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
   Status started = node_.StartDump(entry.uid, LandingOf(entry));
   if (!started.ok()) return Fail(entry, api::reason::kDumpFailed, "cannot start the dump: " + started.message());
   HF_FAULT_POINT("agent.frozen");
-  if (entry.in_cut) return Pause();
+  if (entry.in_cut || entry.final) return Pause();
   PatchPhase(entry, api::Phase::kDumping, "the pod is frozen and being dumped");  // while CRIU works
   return Pause();
+}
+
+// Before anything is frozen: the API server takes no such word of a Checkpoint that was given up meanwhile, whose pod may be on its way out
+// already. kFailedPrecondition: that is so.
+Status Executor::SayDumping(const JournalEntry& entry) {
+  const Status given_up(Code::kFailedPrecondition, "it was given up before its pod was frozen");
+  auto gone = [&](const Result<api::Checkpoint>& cp) {
+    if (!cp.ok()) return cp.status().code() == Code::kNotFound;
+    return cp->meta.uid != entry.uid || cp->meta.terminating() || cp->done();
+  };
+  Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
+  if (!cp.ok()) cp = cluster_.GetCheckpoint(entry.ns, entry.name);
+  if (gone(cp)) return given_up;
+  if (!cp.ok()) return cp.status();
+  Json patch = api::PhasePatch(*cp, api::Phase::kDumping, api::reason::kInProgress, "the pod is frozen and being dumped", clock_.Wall());
+  SetStarted(patch, *cp, entry);
+  const Status said = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
+  if (said.code() == Code::kNotFound || said.code() == Code::kConflict) return given_up;
+  if (said.code() != Code::kInvalidArgument) return said;
+  cp = cluster_.GetCheckpoint(entry.ns, entry.name);
+  if (gone(cp)) return given_up;
+  if (!cp.ok()) return cp.status();
+  LogError("the API server refuses a word of progress", {{"uid", entry.uid}, {"error", said.message()}});
+  return Status::Ok();
 }
 
 // Some of its containers had not run yet when it was looked at; from here on none is created in it.

@@ -183,6 +183,15 @@ double RestoreState::seconds() const {
   return longest;
 }
 
+std::string RestoreState::WhyNotRestored() const {
+  std::string text = why;
+  for (const auto& [name, c] : containers) {
+    if (c.state == ContainerRestore::kCold || c.state == ContainerRestore::kFailed)
+      text += (text.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
+  }
+  return text;
+}
+
 bool AsksForRestore(const kube::Pod& pod) {
   return pod.runtime_class == api::kRuntimeClass && IsSafeName(pod.meta.Annotation(api::kRestore)) && IsSafeName(pod.meta.uid);
 }

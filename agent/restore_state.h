@@ -58,6 +58,8 @@ struct RestoreState {
   bool restored() const;   // settled, and none of them otherwise
   bool failed() const;     // settled, and the pod must not start cold
   double seconds() const;  // the longest restore
+  // Of all that starts cold or has failed for good, for the person who reads it; empty: nothing has.
+  std::string WhyNotRestored() const;
 };
 
 // Why a pod whose restore failed does not run at all, to be put behind what failed.

@@ -229,9 +229,13 @@ Status Restorer::SayStarted(Record& record) {
   return record.state.Save(layout_);
 }
 
-// Of a pod that is gone before all of its containers were settled: whether another one may go on from the checkpoint.
+// Of a pod that is gone before all of its containers were settled: whether another one may go on from the checkpoint, and what of it had
+// started cold, which nobody has been told yet.
 Status Restorer::ReportEnd(const RestoreState& s) {
-  if (!s.started || s.reported) return Status::Ok();
+  if (s.reported) return Status::Ok();
+  if (const std::string why = s.WhyNotRestored(); !why.empty() && !s.failed())
+    cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "ColdStart", "not restored from checkpoint " + s.checkpoint + ": " + why);
+  if (!s.started) return Status::Ok();
   api::Restore restore;
   restore.pod_name = s.pod;
   restore.pod_uid = s.pod_uid;
@@ -258,13 +262,8 @@ Status Restorer::Report(Record& record) {
   restore.at = FormatTime(clock_.Wall());
   restore.outcome = s.restored() ? "Restored" : s.failed() ? "Failed" : "ColdStart";
   restore.seconds = s.seconds();
-  restore.reason = s.why;
-  for (const auto& [name, c] : s.containers) {
-    restore.ran = restore.ran || c.ran;
-    if (c.state == ContainerRestore::kCold || c.state == ContainerRestore::kFailed)
-      restore.reason += (restore.reason.empty() ? "" : "; ") + ("container " + name + ": " + c.message);
-  }
-  restore.reason = restore.reason.substr(0, 4000);  // the CRD takes 4096
+  for (const auto& [name, c] : s.containers) restore.ran = restore.ran || c.ran;
+  restore.reason = s.WhyNotRestored().substr(0, 4000);  // the CRD takes 4096
   if (!s.checkpoint_uid.empty()) {
     Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
     if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;

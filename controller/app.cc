@@ -89,7 +89,9 @@ struct App::Impl {
         keeper(client, Certificates(options), [this](const KeyPair& pair) {
           const Status status = webhooks.SetCertificate(pair.cert_pem, pair.key_pem);
           if (!status.ok()) LogError("the webhooks' certificate cannot be used", {{"error", status.ToString()}});
-        }) {}
+        }) {
+    caches.pods.AddHandler([this](const auto& old, const auto& now) { ended.Saw(old, now); });
+  }
 
   // Our own evictions pass our own webhook, so we have to know who we are.
   std::string OwnUsername(std::stop_token stop) {
@@ -129,7 +131,7 @@ struct App::Impl {
 
   Status StartWebhooks(const std::string& username) {
     pod_webhook =
-        std::make_unique<PodWebhook>(caches, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
+        std::make_unique<PodWebhook>(caches, ended, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
     eviction_webhook = std::make_unique<EvictionWebhook>(
         context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return stores.AllDown(); }});
     webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
@@ -216,6 +218,7 @@ struct App::Impl {
   kube::EventRecorder events;
   Stores stores;
   Sealer sealer;
+  EndedPods ended{client.clock()};
   Caches caches;
   reconcilers::Context context;
   Leadership leadership;

@@ -57,6 +57,9 @@ Json WaitContainer(const PodWebhookOptions& options, const kube::Pod& pod) {
   return container;
 }
 
+// A controller that makes a pod anew does so at once; it may itself be late by so much.
+constexpr Duration kLate = std::chrono::seconds(30);
+
 // So long after a failed checkpoint its pod's successor still comes by the gate, only to be told there why it starts cold.
 constexpr Duration kFailureIsNews = std::chrono::minutes(2);
 
@@ -66,6 +69,13 @@ bool GoesOnUnseen(const View& view, const api::Checkpoint& c) {
   if (BeingRestored(c)) return true;
   const PodPtr claimant = GetPodWithUid(view, c.meta.ns, c.status.claim->pod_name, c.status.claim->pod_uid);
   return claimant != nullptr && claimant->phase == "Pending";
+}
+
+// Whether `pod` is made for the seat that `sibling` has, or had.
+bool TakesSeatOf(const View& view, const kube::Pod& pod, const kube::Pod& sibling, const Lineage& lineage) {
+  if (sibling.runtime_class != api::kRuntimeClass) return false;
+  if (lineage.owner.kind == "StatefulSet") return sibling.meta.name == pod.meta.name;
+  return lineage.owner.kind != "Job" || SameSeat(Trace(view, sibling, sibling.meta.ns).owner, lineage.owner);
 }
 
 // May the pod take the place of one whose state is kept, or about to be, or was just lost? A cache is behind the request that it is asked
@@ -83,9 +93,7 @@ bool MayFollow(const View& view, const kube::Pod& pod, const Lineage& lineage, W
     if (OfALivingPod(*c, predecessor.get(), node.get()) || StandsIn(*c, predecessor.get(), node.get(), now)) return true;
   }
   for (const PodPtr& sibling : view.PodsControlledBy(lineage.parent_uid)) {
-    if (sibling->runtime_class != api::kRuntimeClass) continue;
-    if (lineage.owner.kind == "StatefulSet" && sibling->meta.name != pod.meta.name) continue;
-    if (lineage.owner.kind == "Job" && !SameSeat(Trace(view, *sibling, sibling->meta.ns).owner, lineage.owner)) continue;
+    if (!TakesSeatOf(view, pod, *sibling, lineage)) continue;
     if (sibling->phase == "Running") return true;
     for (const CheckpointPtr& c : view.CheckpointsOfPod(sibling->meta.uid)) {
       if (!c->meta.terminating() && HoldsItsPod(*c)) return true;
@@ -149,6 +157,22 @@ std::string SleptIn(const View& view, const kube::Pod& pod, const std::string& n
 
 }  // namespace
 
+// The same of pods that are gone: the one before it was evicted while no webhook answered, say, or its checkpoint is not in the cache yet.
+// Of those that were gone before this replica first saw the pods it knows nothing: for a while each pod of an older workload may follow
+// one.
+bool PodWebhook::MayFollowAnEndedOne(const kube::Pod& pod, const std::string& ns, const Lineage& lineage) const {
+  const std::vector<PodPtr> ended = ended_.Of(lineage.parent_uid);
+  if (std::any_of(ended.begin(), ended.end(), [&](const PodPtr& one) { return TakesSeatOf(view_, pod, *one, lineage); })) return true;
+  const std::optional<WallTime> since = ended_.since();
+  if (!since || clock_.Wall() - *since > kLate) return false;
+  // Pods of a Job come one after the other; of a bare one there is no other.
+  const kube::OwnerReference* parent = pod.meta.Controller();
+  if (parent == nullptr || (parent->kind != "ReplicaSet" && parent->kind != "StatefulSet")) return false;
+  const WorkloadPtr made = view_.GetWorkload(*parent, ns, Duration(0));
+  const auto at = made ? ParseTime(made->meta.creation_timestamp) : std::nullopt;
+  return at && *at + std::chrono::seconds(1) < *since;  // it has whole seconds
+}
+
 kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request) const {
   kube::AdmissionResponse response;
   if (request.operation != "CREATE" || request.resource.plural != "pods" || !request.subresource.empty()) return response;
@@ -182,7 +206,7 @@ kube::AdmissionResponse PodWebhook::Handle(const kube::AdmissionRequest& request
   };
   annotate(api::kMemberOf, GroupToJoin(pod, lineage));
   annotate(api::kFromCheckpoint, slept_in);
-  if (asked || MayFollow(view_, pod, lineage, clock_.Wall())) {
+  if (asked || MayFollow(view_, pod, lineage, clock_.Wall()) || MayFollowAnEndedOne(pod, request.ns, lineage)) {
     AddGate(object, pod, options_, &patch);
     annotate(kDefaultContainer, ContainerForKubectl(pod));
   }

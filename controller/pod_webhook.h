@@ -2,8 +2,9 @@
 // yet (at most a second). No side effects; whatever it does not understand, it leaves alone.
 #pragma once
 
+#include "controller/ended_pods.h"
 #include "kube/admission.h"
-#include "reconcilers/view.h"
+#include "reconcilers/lineage.h"
 
 namespace holdfast::controller {
 
@@ -15,12 +16,16 @@ struct PodWebhookOptions {
 
 class PodWebhook {
  public:
-  PodWebhook(const reconcilers::View& view, PodWebhookOptions options, Clock& clock = Clock::Real())
-      : view_(view), options_(std::move(options)), clock_(clock) {}
+  // `ended` hears what `view` hears of pods.
+  PodWebhook(const reconcilers::View& view, const EndedPods& ended, PodWebhookOptions options, Clock& clock = Clock::Real())
+      : view_(view), ended_(ended), options_(std::move(options)), clock_(clock) {}
   kube::AdmissionResponse Handle(const kube::AdmissionRequest& request) const;
 
  private:
+  bool MayFollowAnEndedOne(const kube::Pod& pod, const std::string& ns, const reconcilers::Lineage& lineage) const;
+
   const reconcilers::View& view_;
+  const EndedPods& ended_;
   const PodWebhookOptions options_;
   Clock& clock_;
 };

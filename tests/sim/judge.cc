@@ -49,7 +49,7 @@ void Judge::RunsOn(const std::string& node, const Container& c, const char* how)
 
 bool Judge::IsItsLast(const Memory& memory) const {
   const auto lineage = lineages_.find(memory.lineage);
-  return lineage != lineages_.end() && lineage->second.acted == memory.count && lineage->second.at_rest;
+  return lineage != lineages_.end() && lineage->second.acted == memory.count && lineage->second.at_rest && lineage->second.tries == 0;
 }
 
 void Judge::Started(const std::string& node, const Container& c, bool restored) {
@@ -63,6 +63,7 @@ void Judge::Froze(const std::string& node, const Container& c) {
   tell_(Who(node, c) + " is frozen");
   Lineage& lineage = lineages_[c.memory.lineage];
   lineage.at_rest = true;
+  lineage.tries = 0;
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
 }

@@ -23,7 +23,8 @@ class Judge final : public Observer {
   void Thawed(const std::string& node, const Container& container) override;
   void Ended(const std::string& node, const Container& container, bool crashed) override;
   int64_t NewLineage(const Container& container) override;
-  void CutOff(const Memory& memory) override { lineages_[memory.lineage].at_rest = false; }
+  void Tries(const Memory& memory) override { ++lineages_[memory.lineage].tries; }
+  void DidNotRun(const Memory& memory) override { --lineages_[memory.lineage].tries; }
   void Emptied(const std::string& node, const Container& container) override;
 
   void Event(const Json& event);
@@ -46,6 +47,7 @@ class Judge final : public Observer {
   struct Lineage {
     int64_t acted = 0;              // the highest count that anybody saw
     bool at_rest = true;            // it has done nothing since it was frozen last
+    int tries = 0;                  // to restore it that are under way, or were cut off
     std::set<std::string> running;  // containers
     bool crashed = false;           // it ended with its node
   };

@@ -345,9 +345,10 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
     Result<std::string> text = ReadFile(dir + kImage);
     Result<Json> image = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
     if (image.ok()) c.memory = {GetInt(*image, {"lineage"}), GetInt(*image, {"count"})};
+    observer_.Tries(c.memory);
     turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(800)));
     // Its node lost power, or its pod was deleted by force, and with it what it is restored from.
-    if (boots_ != boot || (image.ok() && !Exists(Here(answer.dir) + from + kImage))) return observer_.CutOff(c.memory);
+    if (boots_ != boot || (image.ok() && !Exists(Here(answer.dir) + from + kImage))) return;
     // A dump of the pod and a restore in it wait for each other, and then look once more.
     const bool held = Exists(layout().PodFile(c.pod_uid));
     runtime::RestoreOutcome outcome;
@@ -358,6 +359,7 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
     outcome.seconds = 0.5;
     outcome.message = held ? "the pod has a final checkpoint" : image.ok() ? "" : image.status().message();
     if (outcome.ok) restored = WriteFileAtomically(Here(answer.dir) + from + "/" + runtime::kRestoredFile, c.id).ok();
+    if (!outcome.ok) observer_.DidNotRun(c.memory);
     const bool heard = socket != nullptr;
     const runtime::CreateAnswer then = heard ? socket->Outcome(outcome) : answer;
     if (boots_ != boot || (!restored && then.action != "cold")) return;

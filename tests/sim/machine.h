@@ -46,8 +46,9 @@ class Observer {
   virtual void Thawed(const std::string& node, const Container& container) = 0;
   virtual void Ended(const std::string& node, const Container& container, bool crashed) = 0;
   virtual int64_t NewLineage(const Container& container) = 0;
-  // A restore of it was cut off: whether it ran for a moment nobody can know.
-  virtual void CutOff(const Memory& memory) = 0;
+  // A restore of it is being made: whether it runs for a moment nobody can know, until it is known that it did not.
+  virtual void Tries(const Memory& memory) = 0;
+  virtual void DidNotRun(const Memory& memory) = 0;
   // The volumes of its pod are emptied, and filled with what a checkpoint has of them, while it runs.
   virtual void Emptied(const std::string& node, const Container& container) = 0;
 };

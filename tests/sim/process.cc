@@ -32,8 +32,9 @@ ControllerProcess::ControllerProcess(Turns& turns, std::shared_ptr<Wire> wire, S
       context_{caches_, client_, events_, turns, [this](const Json& checkpoint) { caches_.checkpoints.Observe(checkpoint); }},
       leadership_(caches_, context_, metrics_, store, store, Leading(store, turns)),
       creator_(client_),
-      pods_(caches_, PodWebhooks(), turns),
+      pods_(caches_, ended_, PodWebhooks(), turns),
       evictions_(context_, creator_, EvictionWebhooks(store, turns)) {
+  caches_.pods.AddHandler([this](const auto& old, const auto& now) { ended_.Saw(old, now); });
   main_ = Thread([this](std::stop_token stop) {
     caches_.Start();
     ready_ = turns_.Await([this] { return caches_.synced(); }, MonoTime::max(), stop);

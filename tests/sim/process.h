@@ -44,6 +44,7 @@ class ControllerProcess {
   controller::Metrics metrics_;
   kube::Client client_;
   kube::EventRecorder events_;
+  controller::EndedPods ended_{turns_};
   controller::Caches caches_;
   reconcilers::Context context_;
   controller::Leadership leadership_;

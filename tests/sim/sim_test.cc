@@ -231,8 +231,10 @@ TEST_F(Rules, KnowWhatALineageDidLast) {
   judge_.Froze("n1", a);
   EXPECT_TRUE(judge_.IsItsLast(a.memory));
   EXPECT_FALSE(judge_.IsItsLast({a.memory.lineage, 4}));
-  judge_.CutOff(a.memory);
+  judge_.Tries(a.memory);
   EXPECT_FALSE(judge_.IsItsLast(a.memory)) << "a restore of it may have run for a moment";
+  judge_.DidNotRun(a.memory);
+  EXPECT_TRUE(judge_.IsItsLast(a.memory));
 }
 
 TEST_F(Rules, SeeAColdStartThatNobodyTells) {

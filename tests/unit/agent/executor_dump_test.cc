@@ -120,6 +120,36 @@ TEST_F(ExecutorTest, AContainerThatIsRestartedInPlaceKeepsNoDrainFromADump) {
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
 }
 
+// A pod whose checkpoint was given up may be on its way out, with a successor in its place.
+TEST_F(ExecutorTest, NothingIsFrozenForACheckpointThatWasGivenUpWhileTheStoreWasAway) {
+  store.reachable = false;
+  EXPECT_FALSE(Drive(5));
+  ASSERT_EQ(StepNow(), Step::kIntent);
+  cluster.on_patch = [](const Json& patch) {  // the rule of the CRD, before the cache knows
+    const bool back = GetString(patch, {"status", "phase"}) != "Failed";
+    return back ? Status(Code::kInvalidArgument, "phase cannot go back") : Status::Ok();
+  };
+  cluster.checkpoint["status"]["phase"] = "Failed";
+  store.reachable = true;
+  Restart();  // and goes on from its journal
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 0);
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kFailed);
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorTest, NothingIsFrozenBeforeTheApiServerHasHeardOfIt) {
+  store.reachable = false;
+  EXPECT_FALSE(Drive(5));
+  store.reachable = true;
+  cluster.reachable = false;
+  EXPECT_FALSE(Drive(5));
+  EXPECT_EQ(node.dumps, 0);
+  cluster.reachable = true;
+  EXPECT_FALSE(Drive());
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
 TEST_F(ExecutorTest, AFailedDumpThawsAndSaysWhatCriuSaid) {
   node.on_dump = [this](const std::string& landing) { Dump(landing, false); };
   EXPECT_TRUE(Drive());

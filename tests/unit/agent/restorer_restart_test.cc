@@ -119,6 +119,28 @@ TEST_F(RestorerTest, WhatAPodLeftIsRemovedWhenItIsGone) {
   EXPECT_THAT(*ListDir(layout.run + "/wait"), IsEmpty());
 }
 
+// Another container of it still waits, for its image perhaps, so nothing was reported yet.
+TEST_F(RestorerTest, APodThatHasStartedColdInPartAndIsGoneSaysSo) {
+  cluster.checkpoint["status"]["containers"].push_back({{"name", "side"}, {"restorable", true}});
+  on_kept = [](const std::string&, const std::string& to) {
+    WriteImages(to);
+    EXPECT_TRUE(MakeDirs(to + "/side/images").ok());
+    return WriteFileAtomically(to + "/side/images/inventory.img", "x");
+  };
+  Drive();
+  Create("main", "n1");
+  Outcome("n1", false, true);
+  EXPECT_FALSE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  Restart();  // it is written down
+  restorer->Recover();
+  cluster.pods.clear();
+  Drive();
+  ASSERT_TRUE(cluster.HasEvent("pod/web-1", "ColdStart"));
+  EXPECT_THAT(cluster.events.back().note, HasSubstr("container main: CRIU: cannot bind"));
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_TRUE(cluster.restores[0].ran);
+}
+
 TEST_F(RestorerTest, ARestoredContainerThatContainerdForgotIsRemovedWithItsPod) {
   Drive();
   Create("main", "n1");

@@ -32,7 +32,7 @@ class PodWebhookTest : public ::testing::Test {
     request.ns = "default";
     request.resource = kube::Pod::kResource;
     request.object = object;
-    return PodWebhook(view_, options_, clock_).Handle(request);
+    return PodWebhook(view_, ended_, options_, clock_).Handle(request);
   }
   Json Mutated(const Json& object) {
     const kube::AdmissionResponse response = Ask(object);
@@ -46,6 +46,7 @@ class PodWebhookTest : public ::testing::Test {
 
   FakeView view_;
   FakeClock clock_{At(500)};  // minutes after everything
+  EndedPods ended_{clock_};
   PodWebhookOptions options_{"example/holdfast:1", "holdfast-wait", std::chrono::seconds(1)};
 };
 
@@ -171,6 +172,56 @@ TEST_F(PodWebhookTest, ACacheThatIsBehindLetsNobodyPastAPodThatMayHaveEnded) {
   interval.spec.trigger = api::Trigger::kInterval;
   view_.checkpoints = {Share(interval)};
   EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "that it is Ready is not in the cache yet";
+}
+
+// Hole 21: nothing but that it was there says that it has a successor.
+TEST_F(PodWebhookTest, ASuccessorWhosePredecessorIsGoneAlreadyIsGated) {
+  const auto was = Share(WebPod());
+  ended_.Saw(nullptr, was);
+  clock_.Advance(std::chrono::minutes(5));
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject())));
+  ended_.Saw(was, nullptr);
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject()))) << "the news of its checkpoint may still be on their way";
+  Json other = WebPodObject();
+  other["metadata"]["ownerReferences"][0]["uid"] = "uid-rs-2";
+  EXPECT_FALSE(HasGate(Mutated(other)));
+  clock_.Advance(reconcilers::kFollowsWithin + std::chrono::seconds(1));
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject())));
+}
+
+// Hole 21's last corner: evicted while no webhook answered, and gone before this one saw any pod.
+TEST_F(PodWebhookTest, AWebhookThatHasJustBegunLetsNobodyPastWhoIsGoneAlready) {
+  kube::Workload set = *view_.workloads.at("ReplicaSet/web-1");
+  set.meta.creation_timestamp = FormatTime(At(400));
+  view_.workloads["ReplicaSet/web-1"] = Share(set);
+  ended_.Saw(nullptr, Share(WebPod("other")));
+  EXPECT_TRUE(HasGate(Mutated(WebPodObject())));
+  set.meta.creation_timestamp = FormatTime(At(500));
+  view_.workloads["ReplicaSet/web-1"] = Share(set);
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "there was none before";
+  set.meta.creation_timestamp = FormatTime(At(400));
+  view_.workloads["ReplicaSet/web-1"] = Share(set);
+  clock_.Advance(std::chrono::seconds(31));
+  EXPECT_FALSE(HasGate(Mutated(WebPodObject()))) << "whoever has gone since was seen";
+}
+
+TEST(EndedPods, AreThoseThatRanAndNoMoreThanSoMany) {
+  FakeClock clock;
+  EndedPods ended(clock);
+  EXPECT_FALSE(ended.since().has_value());
+  kube::Pod pending = WebPod("web-p", "uid-p"), other = WebPod("web-o", "uid-o"), quit = WebPod("web-q", "uid-q");
+  pending.phase = "Pending";
+  other.runtime_class = "";
+  quit.phase = "Failed";
+  quit.meta.deletion_timestamp = FormatTime(At(0));
+  quit.container_statuses = {{.name = "main", .container_id = "containerd://c"}};
+  for (const kube::Pod& pod : {pending, other, quit}) ended.Saw(Share(pod), nullptr);
+  ASSERT_EQ(ended.Of("uid-rs").size(), 1u);
+  EXPECT_EQ(ended.Of("uid-rs")[0]->meta.name, "web-q");
+  ended.Saw(Share(WebPod("web-a", "uid-a")), Share(WebPod("web-a", "uid-b")));
+  EXPECT_EQ(ended.Of("uid-rs").size(), 2u) << "one that was made anew under its name";
+  for (int i = 0; i < 5000; ++i) ended.Saw(Share(WebPod("web-a", "uid-" + std::to_string(i))), nullptr);
+  EXPECT_EQ(ended.Of("uid-rs").size(), 4096u);
 }
 
 // The request may come before the news of the deletion that it answers: whether the other one still lives is for the claim to find out.
