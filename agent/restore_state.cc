@@ -39,8 +39,8 @@ bool MayTryAgain(const RestoreState& state, const RestoreContainer& c) {
   return state.options.on_failure == api::OnFailure::kRetry || c.attempts < state.options.attempts;
 }
 
-// While containers are still to be restored, whatever starts beside them finds the pod's volumes filled (runtime/volumes.h). Nothing of the
-// pod runs in an init container that is skipped.
+// While containers are still to be restored, whatever starts beside them finds the pod's volumes filled (runtime/volumes.h), also an init
+// container that runs again. Nothing of the pod runs in one that is skipped.
 void AddVolumes(const RestoreState& state, const kube::Pod& pod, const Layout& layout, const std::string& container,
                 runtime::CreateAnswer* answer) {
   answer->more = false;
@@ -213,6 +213,7 @@ CreateDecision Decide(RestoreState& state, const kube::Pod& pod, const runtime::
     if (state.phase == Phase::kCold) return {Answer("cold", state.why), ""};
     if (state.phase == Phase::kFailed) return {Answer("refuse", state.why + MustNotStartCold(state.options)), ""};
     if (state.phase != Phase::kReady) return {};
+    if (api::MaySetUpNetwork(*init)) return {Answer("cold", "what it sets up in the pod's network is in no checkpoint"), ""};
     return {Answer("skip", "what it prepared is in the checkpoint"), ""};
   }
   if (!sidecar && Named(pod.containers, question.container) == nullptr)

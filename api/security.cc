@@ -170,6 +170,8 @@ std::optional<std::string> RefusedBySecurity(const Checkpoint& checkpoint, const
   return std::nullopt;
 }
 
+bool MaySetUpNetwork(const kube::Container& container) { return CapabilitiesOf(ContextOf(container)).contains("NET_ADMIN"); }
+
 bool SameImage(const std::string& kept, const std::vector<std::string>& here) {
   return kept.empty() || here.empty() || std::find(here.begin(), here.end(), kept) != here.end();
 }

@@ -23,6 +23,10 @@ Json SecurityOf(const kube::Pod& pod);
 // the record (made by an earlier release) is not refused. Pure.
 std::optional<std::string> RefusedBySecurity(const Checkpoint& checkpoint, const kube::Pod& pod);
 
+// Whether the container may change its pod's network (addresses, routes, filters). What it does there is the sandbox's, and in no
+// checkpoint.
+bool MaySetUpNetwork(const kube::Container& container);
+
 // `kept`: the digest of the image that a checkpointed container ran. `here`: the digests by which the node knows the image that the new one
 // is made of. False: it is another one. Either of them unknown says nothing.
 bool SameImage(const std::string& kept, const std::vector<std::string>& here);

@@ -27,6 +27,7 @@ class Workload:
     container: dict = dataclasses.field(default_factory=dict)  # members of each container's
     image: str = "common"
     sidecars: tuple = ()  # those of `run` that are native sidecars
+    inits: dict = dataclasses.field(default_factory=dict)  # those of `run` that are init containers: further members of each
 
     def look_command(self):
         return self.look or f"cat {self.state}/now"
@@ -43,6 +44,7 @@ class Refusal:
     state: str = "/run"
     container: dict = dataclasses.field(default_factory=dict)
     sidecars: tuple = ()
+    inits: dict = dataclasses.field(default_factory=dict)
 
 
 def python(script, *arguments):
@@ -106,6 +108,9 @@ WORKLOADS = [
     Workload("shared-pids", "two containers with `shareProcessNamespace`", both("several", "writer", "reader", "pids"), "pods", pod={"shareProcessNamespace": True}),
     Workload("native-sidecar", "a native sidecar (an init container with `restartPolicy: Always`) that shares volumes with its pod",
              both("several", "writer", "reader"), "pods", sidecars=("writer",)),
+    Workload("init-containers", "an init container that prepares a file (it ran once), and one that fences the pod's network (the new one is fenced, too)",
+             {"prepares": ["python3", "/w/prepared.py", "prepares"], "fences": ["python3", "/w/prepared.py", "fences"], **python("prepared")}, "pods",
+             inits={"prepares": {}, "fences": {"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}}),
     Workload("between", "two containers with a TCP connection between them on loopback", both("between", "server", "client"), "pods"),
     Workload("host-network", "a pod in the host's network", python("multiprocess"), "pods", pod={"hostNetwork": True}),
 ]
@@ -151,8 +156,9 @@ def pod_spec(workload, image):
                   for name, command in workload.run.items()]
     return {
         "terminationGracePeriodSeconds": 1,
-        "initContainers": [{**c, "restartPolicy": "Always"} for c in containers if c["name"] in workload.sidecars],
-        "containers": [c for c in containers if c["name"] not in workload.sidecars],
+        "initContainers": [{**c, "restartPolicy": "Always"} for c in containers if c["name"] in workload.sidecars]
+        + [{**c, **workload.inits[c["name"]]} for c in containers if c["name"] in workload.inits],
+        "containers": [c for c in containers if c["name"] not in (*workload.sidecars, *workload.inits)],
         "volumes": [{"name": "scripts", "configMap": {"name": "workloads"}}, *({"name": name, "emptyDir": spec} for name, spec in EMPTY_DIRS.items())],
         **workload.pod,
     }

@@ -15,9 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return made;
   }();
   static FakeClock clock(At(5));
+  static const controller::EndedPods ended(clock);
   auto request = kube::ReadAdmissionReview({reinterpret_cast<const char*>(data), size});
   if (!request.ok()) return 0;
-  const controller::PodWebhook webhook(view, {"example/holdfast:1", "holdfast-wait", Duration(0)}, clock);
+  const controller::PodWebhook webhook(view, ended, {"example/holdfast:1", "holdfast-wait", Duration(0)}, clock);
   const kube::AdmissionResponse response = webhook.Handle(*request);
   if (!response.allowed) __builtin_trap();
   (void)kube::WriteAdmissionReview(request->uid, response);

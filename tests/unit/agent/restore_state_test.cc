@@ -60,6 +60,31 @@ TEST(DecideCreate, WhatStartsBesideARestoreFindsTheVolumesFilled) {
   EXPECT_EQ(skipped.dir, "") << "nothing of the pod runs in it: a try that fails may still fill them anew";
 }
 
+// istio-init, or the one with which JupyterHub keeps a notebook from the cloud's metadata: the new sandbox has a network of its own.
+TEST(DecideCreate, AnInitContainerThatMaySetUpTheNetworkRunsAgain) {
+  kube::Pod pod;
+  pod.containers.emplace_back().name = "main";
+  pod.init_containers.emplace_back().name = "setup";
+  RestoreState state;
+  state.phase = RestoreState::Phase::kReady;
+  state.containers = {{"main", {}}};
+  runtime::CreateQuestion question;
+  question.container = "setup";
+  Layout layout;
+  for (const char* security : {"", R"({"capabilities":{"add":["NET_RAW"]}})", R"({"capabilities":{"add":["ALL"],"drop":["NET_ADMIN"]}})"}) {
+    pod.init_containers[0].security = security;
+    EXPECT_EQ(DecideCreate(state, pod, question, false, layout).answer->action, "skip") << security;
+  }
+  for (const char* security :
+       {R"({"privileged":true})", R"({"capabilities":{"add":["NET_ADMIN"]}})", R"({"capabilities":{"add":["cap_net_admin"]}})"}) {
+    pod.init_containers[0].security = security;
+    const runtime::CreateAnswer answer = *DecideCreate(state, pod, question, false, layout).answer;
+    EXPECT_EQ(answer.action, "cold") << security;
+    EXPECT_TRUE(answer.first && answer.more) << "it finds the volumes filled";
+    EXPECT_EQ(answer.dir, layout.RestoreFolder(state.pod_uid));
+  }
+}
+
 TEST(DecideCreate, EachContainerIsToldWhetherOthersAreStillToCome) {
   kube::Pod pod;
   for (const char* name : {"one", "two", "three"}) pod.containers.emplace_back().name = name;
