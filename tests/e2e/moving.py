@@ -32,7 +32,7 @@ class Look:
     def __init__(self, workload, pod):
         self.said = {}
         for status in [*pod["status"]["containerStatuses"], *pod["status"].get("initContainerStatuses", [])]:
-            if status["name"] not in workload.run:
+            if status["name"] not in workload.run or status["name"] in workload.inits:
                 continue
             container = status["containerID"].removeprefix("containerd://")
             text = in_container(pod["spec"]["nodeName"], container, workload.look_command())
