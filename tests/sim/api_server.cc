@@ -266,9 +266,9 @@ HttpResponse ApiServer::Write(const Target& target, const HttpRequest& request, 
   if (target.dry_run()) return Answer(200, now);
   Commit(target.collection, target.Key(), "MODIFIED", std::move(now), before);
   const Object written = Find(target.collection, target.Key());
-  // Its last finalizer was taken off.
+  // Its last finalizer was taken off; of a pod that has ended, too.
   if (!GetString(*written, {"metadata", "deletionTimestamp"}).empty() && GetArray(*written, {"metadata", "finalizers"}).empty() &&
-      target.collection != "pods")
+      (target.collection != "pods" || GetInt(*written, {"metadata", "deletionGracePeriodSeconds"}, 30) == 0))
     Remove(target.collection, target.Key());
   return Answer(200, *written);
 }
@@ -289,7 +289,9 @@ HttpResponse ApiServer::Delete(const Target& target, const Json& options) {
     Remove(target.collection, target.Key());
     return Answer(200, {{"kind", "Status"}, {"status", "Success"}});
   }
-  if (GetString(*before, {"metadata", "deletionTimestamp"}).empty()) {
+  // A second deletion may only shorten the grace of the first.
+  const bool shortens = target.collection == "pods" && grace == 0 && GetInt(*before, {"metadata", "deletionGracePeriodSeconds"}) > 0;
+  if (GetString(*before, {"metadata", "deletionTimestamp"}).empty() || shortens) {
     Json now = *before;
     now["metadata"]["deletionTimestamp"] = FormatTime(turns_.Wall() + std::chrono::seconds(grace));
     now["metadata"]["deletionGracePeriodSeconds"] = grace;

@@ -11,7 +11,7 @@ const std::vector<Simpler> kSimpler = {
     {"conditions other than Ready, their reasons, and the states of containers",
      "what a kubelet says beside them is not simulated; the containers have other names"},
     {"Succeeded and Failed of a pod that ends",
-     "the simulated kubelet takes the pod away with its last container, so nobody sees it between the two: simpler, see below"},
+     "without `world=1` the simulated kubelet takes the pod away with its last container, so nobody sees it between the two"},
     {"that a pod ends, when it is deleted by force",
      "the simulated API server takes it away in one write, the real one in two, one right after the other"},
     {"the finalizers of what is deleted", "the simulated API server writes once more between the last one and the end, in the same turn"},

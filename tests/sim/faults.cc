@@ -3,6 +3,11 @@
 #include "tests/sim/play.h"
 
 namespace holdfast::sim {
+namespace {
+
+constexpr int kFirstAct = 10'000'000;  // numbers from here on are of acts
+
+}  // namespace
 
 using std::chrono::milliseconds;
 using std::chrono::minutes;
@@ -25,6 +30,7 @@ void World::After(Duration duration, std::function<void()> then) {
 void World::Disturb() {
   while (!closing_) {
     if (disturbed_ && whens_.Chance(plan_.faults / 1000)) OneFault(++drawn_);
+    if (disturbed_ && plan_.world != 0 && acts_.Chance(plan_.faults / 8000)) OneAct(kFirstAct + ++acted_);
     for (size_t i = 0; i < controllers_.size(); ++i) {
       if (controllers_[i] != nullptr && controllers_[i]->dead()) Bury(std::move(controllers_[i]));
       if (controllers_[i] == nullptr && turns_.random().Chance(0.05)) StartController(i);
@@ -106,6 +112,15 @@ void World::OneFault(int number) {
       machines_[node]->missing_images = {"side:1"};
       return After(random.Between(seconds(1), minutes(3)), [this, node] { machines_[node]->missing_images.clear(); });
   }
+}
+
+// What containers and users do in a wider world.
+void World::OneAct(int number) {
+  Random random(plan_.seed * 31 + static_cast<uint64_t>(number));
+  const size_t node = random.Below(machines_.size());
+  if (!Plays(number)) return;
+  const std::string crashed = machines_[node]->CrashOne(random);
+  if (!crashed.empty()) Tell("fault " + std::to_string(number) + ": " + crashed + " crashes");
 }
 
 void World::CutOff(size_t node, Random& random) {

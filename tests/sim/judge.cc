@@ -74,7 +74,7 @@ void Judge::Thawed(const std::string& node, const Container& c) {
 }
 
 void Judge::Ended(const std::string& node, const Container& c, bool crashed) {
-  tell_(Who(node, c) + (crashed ? " is gone with its node" : " ends"));
+  tell_(Who(node, c) + (c.exit_code == 0 ? " is done" : c.exit_code == 1 ? " crashes" : crashed ? " is gone with its node" : " ends"));
   Lineage& lineage = lineages_[c.memory.lineage];
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
@@ -100,6 +100,8 @@ void Judge::AtTheEnd() {
     bool said = false;
     for (auto at = std::find(pods.begin(), pods.end(), loss.from); at != pods.end(); ++at) {
       for (const std::string& reason : told_[*at]) said = said || kSayIt.contains(reason);
+      // Its user deleted it before what it was given had begun to run there.
+      said = said || discarded_.contains(*at);
       said = said || unadmitted_.contains(*at);  // it came in between, and no webhook answered then: not for the eviction before it either
       if (*at == loss.to) break;
     }

@@ -30,6 +30,7 @@ class Judge final : public Observer {
   void Event(const Json& event);
   void PodMade(const std::string& owner, const std::string& uid) { pods_[owner].push_back(uid); }
   // A pod that came to be while no webhook answered: docs/faults.md allows it a cold start without a word.
+  // Or one that nobody owns, made anew by its user, who asked for no state.
   void Unadmitted(const std::string& uid) { unadmitted_.insert(uid); }
   // Its user ended it, and what is ended so is not checkpointed (chart value checkpointOnStop).
   void Discarded(const std::string& uid) { discarded_.insert(uid); }

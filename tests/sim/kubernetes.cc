@@ -7,8 +7,6 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::string kPods = "/api/v1/namespaces/" + std::string(kUserNamespace) + "/pods";
-
 Json Container(const char* name) { return {{"name", name}, {"image", std::string(name) + ":1"}}; }
 
 }  // namespace
@@ -22,38 +20,46 @@ void Kubernetes::MakeNode(const std::string& name) {
                {"status", {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}}, {"nodeInfo", {{"architecture", "amd64"}}}}}});
 }
 
-void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two) {
+void Kubernetes::MakeNamespaces() {
   for (const char* ns : {kUserNamespace, kOwnNamespace})
     server_.Put("namespaces", {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns}}}});
-  for (int i = 0; i < count; ++i) {
-    const std::string name = "web-" + std::to_string(i);
-    Json containers = {Container("main")};
-    if (two(i)) containers.push_back(Container("side"));
-    const Json spec = {{"replicas", 1}, {"template", {{"metadata", Json::object()}, {"spec", {{"containers", std::move(containers)}}}}}};
-    server_.Put("apps/deployments",
-                {{"apiVersion", "apps/v1"},
-                 {"kind", "Deployment"},
-                 {"metadata", {{"namespace", kUserNamespace}, {"name", name}, {"annotations", {{api::kProtect, "true"}}}}},
-                 {"spec", spec}});
-    const ApiServer::Object made = server_.Find("apps/deployments", std::string(kUserNamespace) + "/" + name);
-    server_.Put("apps/replicasets", {{"apiVersion", "apps/v1"},
-                                     {"kind", "ReplicaSet"},
-                                     {"metadata",
-                                      {{"namespace", kUserNamespace},
-                                       {"name", name + "-1"},
-                                       {"labels", {{"pod-template-hash", "1"}}},
-                                       {"ownerReferences",
-                                        {{{"apiVersion", "apps/v1"},
-                                          {"kind", "Deployment"},
-                                          {"name", name},
-                                          {"uid", GetString(*made, {"metadata", "uid"})},
-                                          {"controller", true}}}}}},
-                                     {"spec", spec}});
-  }
+}
+
+void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two) {
+  MakeNamespaces();
+  for (int i = 0; i < count; ++i) MakeDeployment(i, two(i));
+}
+
+void Kubernetes::MakeDeployment(int number, bool two) {
+  const std::string name = "web-" + std::to_string(number);
+  Json containers = {Container("main")};
+  if (two) containers.push_back(Container("side"));
+  const Json spec = {{"replicas", 1}, {"template", {{"metadata", Json::object()}, {"spec", {{"containers", std::move(containers)}}}}}};
+  server_.Put("apps/deployments",
+              {{"apiVersion", "apps/v1"},
+               {"kind", "Deployment"},
+               {"metadata", {{"namespace", kUserNamespace}, {"name", name}, {"annotations", {{api::kProtect, "true"}}}}},
+               {"spec", spec}});
+  const ApiServer::Object made = server_.Find("apps/deployments", std::string(kUserNamespace) + "/" + name);
+  server_.Put("apps/replicasets", {{"apiVersion", "apps/v1"},
+                                   {"kind", "ReplicaSet"},
+                                   {"metadata",
+                                    {{"namespace", kUserNamespace},
+                                     {"name", name + "-1"},
+                                     {"labels", {{"pod-template-hash", "1"}}},
+                                     {"ownerReferences",
+                                      {{{"apiVersion", "apps/v1"},
+                                        {"kind", "Deployment"},
+                                        {"name", name},
+                                        {"uid", GetString(*made, {"metadata", "uid"})},
+                                        {"controller", true}}}}}},
+                                   {"spec", spec}});
 }
 
 void Kubernetes::Look() {
   for (const ApiServer::Object& one : server_.All("apps/replicasets")) Replicate(*one);
+  for (const ApiServer::Object& one : server_.All("apps/statefulsets")) Order(*one);
+  for (const ApiServer::Object& one : server_.All("batch/jobs")) Work(*one);
   for (const ApiServer::Object& pod : server_.All("pods")) Schedule(*pod);
 }
 
@@ -103,7 +109,11 @@ void Kubernetes::Cordon(const std::string& node, bool cordoned) {
 }
 
 void Kubernetes::Drain(const std::string& node, const bool& closing) {
-  Empty(node, closing);
+  if (made_without_state) {
+    EmptyByName(node, closing);
+  } else {
+    Empty(node, closing);
+  }
   turns_.Pause(turns_.random().Between(seconds(1), seconds(20)));
   Cordon(node, false);
 }

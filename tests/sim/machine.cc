@@ -18,12 +18,30 @@ constexpr char kVolumesInUse[] = "volumes-in-use";  // runtime/volumes.cc
 
 int64_t Ms(WallTime at) { return std::chrono::duration_cast<milliseconds>(at.time_since_epoch()).count(); }
 
-std::string OwnerOf(const Json& pod) {
-  for (const Json& owner : GetArray(pod, {"metadata", "ownerReferences"})) return GetString(owner, {"uid"});
-  return "";
+bool IsOver(const Json& pod) {
+  const std::string phase = GetString(pod, {"status", "phase"});
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+// How far a container counts before it is done, as its pod's spec has it; 0: for ever.
+int64_t WorkOf(const Json& pod, const std::string& container) {
+  for (const Json& one : GetArray(pod, {"spec", "containers"})) {
+    if (GetString(one, {"name"}) != container) continue;
+    for (const Json& arg : GetArray(one, {"args"})) return std::stoll(arg.get<std::string>());
+  }
+  return 0;
 }
 
 }  // namespace
+
+std::string SeatOf(const Json& pod) {
+  const std::string name = GetString(pod, {"metadata", "name"});
+  for (const Json& owner : GetArray(pod, {"metadata", "ownerReferences"})) {
+    const std::string uid = GetString(owner, {"uid"});
+    return GetString(owner, {"kind"}) == "StatefulSet" ? uid + "/" + name : uid;
+  }
+  return "pod " + name;
+}
 
 Machine::Machine(Turns& turns, ApiServer& server, Observer& observer, std::string name, std::string folder)
     : turns_(turns), server_(server), observer_(observer), name_(std::move(name)), folder_(std::move(folder)) {
@@ -72,6 +90,18 @@ void Machine::Kill(Container& c, bool crashed) {
   if (c.state == ContainerState::kRunning) c.memory.count += (turns_.Mono() - c.since) / kTick;
   c.state = ContainerState::kStopped;
   observer_.Ended(name_, c, crashed);
+}
+
+std::string Machine::CrashOne(Random& random) {
+  std::vector<Container*> running;
+  for (auto& [id, c] : containers_) {
+    if (c.state == ContainerState::kRunning) running.push_back(&c);
+  }
+  if (running.empty()) return "";
+  Container& c = *running[random.Below(running.size())];
+  c.exit_code = 1;
+  Kill(c, true);
+  return c.pod + " " + c.name;
 }
 
 void Machine::LosePower() {
@@ -252,22 +282,17 @@ void Machine::TendPod(const Json& pod) {
   Pod& state = pods_[uid];
   if (turns_.Mono() < state.next) return;
   if (!GetString(pod, {"metadata", "deletionTimestamp"}).empty()) return EndPod(pod);
-  // What has ended is started anew (restartPolicy: Always).
-  std::erase_if(state.ids, [&](const auto& one) {
-    const auto c = containers_.find(one.second);
-    if (c != containers_.end() && c->second.state != ContainerState::kStopped) return false;
-    if (c != containers_.end()) containers_.erase(c);
-    return true;
-  });
+  if (IsOver(pod)) return;
+  TendEnded(pod, state);
   const Json& containers = GetArray(pod, {"spec", "containers"});
-  if (state.ids.size() == containers.size()) return;
+  if (state.ids.size() + state.ended.size() == containers.size()) return;
   (void)MakeDirs(layout().KubeletPod(uid));
   const int boot = boots_;
   if (!TendWait(pod, state)) return;
   for (const Json& one : containers) {
     const std::string name = GetString(one, {"name"});
     if (boots_ != boot) return;
-    if (state.ids.contains(name)) continue;
+    if (state.ids.contains(name) || state.ended.contains(name)) continue;
     if (missing_images.contains(GetString(one, {"image"}))) {
       state.next = turns_.Mono() + std::chrono::seconds(1);
       continue;
@@ -276,12 +301,55 @@ void Machine::TendPod(const Json& pod) {
   }
 }
 
+// What has ended is started anew, unless the pod's restartPolicy says no.
+void Machine::TendEnded(const Json& pod, Pod& state) {
+  const std::string policy = GetString(pod, {"spec", "restartPolicy"});
+  const size_t before = state.ended.size();
+  if (policy != "Always") {
+    for (const auto& [name, id] : state.ids) {
+      const auto c = containers_.find(id);
+      if (c == containers_.end() || c->second.state != ContainerState::kRunning) continue;
+      const int64_t work = WorkOf(pod, name);
+      if (work == 0 || c->second.memory.count + (turns_.Mono() - c->second.since) / kTick < work) continue;
+      c->second.exit_code = 0;
+      Kill(c->second, true);
+    }
+    // A kubelet that has just started knows what was before from the API, and what it does not find any more has failed.
+    for (const Json& one : GetArray(pod, {"status", "containerStatuses"})) {
+      const std::string name = GetString(one, {"name"});
+      if (state.ids.contains(name) || state.ended.contains(name)) continue;
+      const Json* was = Find(one, {"state", "terminated"});
+      if (was != nullptr) state.ended[name] = static_cast<int>(GetInt(*was, {"exitCode"}));
+      if (was == nullptr && policy == "Never" && one.contains("containerID")) state.ended[name] = 137;
+    }
+  }
+  std::erase_if(state.ids, [&](const auto& one) {
+    const auto c = containers_.find(one.second);
+    if (c != containers_.end() && c->second.state != ContainerState::kStopped) return false;
+    const int code = c == containers_.end() ? 137 : c->second.exit_code;
+    if (policy == "Never" || (policy == "OnFailure" && code == 0)) state.ended[one.first] = code;
+    if (c != containers_.end()) containers_.erase(c);
+    return true;
+  });
+  if (state.ended.size() != before) Report(pod, state);
+}
+
+// runc create failed, and containerd's container has ended with that: the kubelet tries again, but for a pod that is never restarted.
+void Machine::NotStarted(const Json& pod, Pod& state, const std::string& name) {
+  if (GetString(pod, {"spec", "restartPolicy"}) != "Never") return;
+  state.ended[name] = 128;
+  Report(pod, state);
+}
+
 // Whether the init containers are over.
 bool Machine::TendWait(const Json& pod, Pod& state) {
   if (state.wait_over || GetArray(pod, {"spec", "initContainers"}).empty()) return true;
   const std::string uid = GetString(pod, {"metadata", "uid"});
   if (!state.wait_created) {
-    if (Exists(layout().PodFile(uid))) return false;
+    if (Exists(layout().PodFile(uid))) {
+      for (const Json& one : GetArray(pod, {"spec", "containers"})) NotStarted(pod, state, GetString(one, {"name"}));
+      return false;
+    }
     state.wait_created = MakeDirs(layout().WaitFolder(uid)).ok();
     Report(pod, state);
   }
@@ -313,11 +381,11 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
   c.ns = GetString(pod, {"metadata", "namespace"});
   c.pod = GetString(pod, {"metadata", "name"});
   c.name = name;
-  c.owner = OwnerOf(pod);
+  c.owner = SeatOf(pod);
   const bool asks = !GetString(pod, {"metadata", "annotations", runtime::kRestoreAnnotation}).empty();
   const int boot = boots_;
   state.next = turns_.Mono() + std::chrono::seconds(1);
-  if (Exists(layout().PodFile(c.pod_uid))) return;  // kept frozen, or fenced: no container is made in it
+  if (Exists(layout().PodFile(c.pod_uid))) return NotStarted(pod, state, name);  // kept frozen, or fenced: no container is made in it
   runtime::CreateAnswer answer;
   answer.action = "cold";
   runtime::CreateQuestion question;
@@ -326,9 +394,10 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
   question.pod = c.pod;
   question.container = c.name;
   question.container_id = c.id;
-  if (socket == nullptr && asks) return;
+  if (socket == nullptr && asks) return NotStarted(pod, state, name);
   if (socket != nullptr) answer = socket->Create(question);
-  if (boots_ != boot || answer.action == "refuse" || answer.action == "skip") return;
+  if (boots_ != boot) return;
+  if (answer.action == "refuse" || answer.action == "skip") return NotStarted(pod, state, name);
   const ApiServer::Object still = server_.Find("pods", c.ns + "/" + c.pod);
   if (!still || GetString(*still, {"metadata", "uid"}) != c.pod_uid || !GetString(*still, {"metadata", "deletionTimestamp"}).empty())
     return;
@@ -362,7 +431,8 @@ void Machine::StartContainer(const Json& pod, Pod& state, const std::string& nam
     if (!outcome.ok) observer_.DidNotRun(c.memory);
     const bool heard = socket != nullptr;
     const runtime::CreateAnswer then = heard ? socket->Outcome(outcome) : answer;
-    if (boots_ != boot || (!restored && then.action != "cold")) return;
+    if (boots_ != boot) return;
+    if (!restored && then.action != "cold") return NotStarted(pod, state, name);
     if (!restored && answer.first && answer.more) start_beside();
   }
   if (!restored) c.memory = {observer_.NewLineage(c), 0};
@@ -377,12 +447,18 @@ void Machine::Report(const Json& pod, const Pod& state) {
   const std::string key = GetString(pod, {"metadata", "namespace"}) + "/" + GetString(pod, {"metadata", "name"});
   server_.Update("pods", key, [&](Json& now) {
     if (GetString(now, {"metadata", "uid"}) != GetString(pod, {"metadata", "uid"})) return;
+    if (IsOver(now)) return;
     Json statuses = Json::array();
+    bool done = true;
     for (const Json& one : GetArray(pod, {"spec", "containers"})) {
       const std::string name = GetString(one, {"name"}), image = GetString(one, {"image"});
       const auto id = state.ids.find(name);
+      const auto ended = state.ended.find(name);
       Json status = {{"name", name}, {"image", image}, {"ready", id != state.ids.end()}};
-      if (id == state.ids.end()) {
+      if (ended != state.ended.end()) {
+        done = done && ended->second == 0;
+        status["state"] = {{"terminated", {{"exitCode", ended->second}, {"reason", ended->second == 0 ? "Completed" : "Error"}}}};
+      } else if (id == state.ids.end()) {
         status["state"] = {{"waiting", {{"reason", "ContainerCreating"}}}};
       } else {
         status["imageID"] = "docker.io/" + name + "@sha256:abc";
@@ -392,7 +468,8 @@ void Machine::Report(const Json& pod, const Pod& state) {
       statuses.push_back(std::move(status));
     }
     const bool all = state.ids.size() == statuses.size();
-    if (all) now["status"]["phase"] = "Running";  // and stays so
+    if (state.ids.size() + state.ended.size() == statuses.size()) now["status"]["phase"] = "Running";  // and stays so
+    if (state.ended.size() == statuses.size()) now["status"]["phase"] = done ? "Succeeded" : "Failed";
     now["status"]["conditions"] = {{{"type", "Ready"}, {"status", all ? "True" : "False"}}};
     now["status"]["containerStatuses"] = std::move(statuses);
   });
@@ -419,10 +496,16 @@ void Machine::EndPod(const Json& pod) {
     if (c == containers_.end()) return true;
     if (WaitsForDump(c->second)) return false;
     Kill(c->second);
+    state.ended[one.first] = c->second.exit_code;
     containers_.erase(c);
     return true;
   });
   if (!state.ids.empty()) return;
+  if (reports_ends && !IsOver(pod)) {
+    for (const Json& one : GetArray(pod, {"spec", "containers"})) state.ended.try_emplace(GetString(one, {"name"}), 137);
+    state.next = turns_.Mono() + turns_.random().Between(milliseconds(50), milliseconds(1000));
+    return Report(pod, state);
+  }
   (void)RemoveAll(layout().KubeletPod(uid));
   pods_.erase(uid);
   kube::HttpRequest gone;

@@ -29,9 +29,13 @@ struct Memory {
   int64_t lineage = 0, count = 0;
 };
 
+// What its pods follow one another in: its owner, of a StatefulSet's with its ordinal; of one that nobody owns its name.
+std::string SeatOf(const Json& pod);
+
 struct Container {
-  std::string id, pod_uid, ns, pod, name, owner;
+  std::string id, pod_uid, ns, pod, name, owner;           // owner: SeatOf its pod
   std::string seat() const { return owner + "/" + name; }  // what its lineages follow one another in
+  int exit_code = 137;                                     // once it is stopped; 0: it was done
   agent::ContainerState state = agent::ContainerState::kRunning;
   Memory memory;   // as of `since`, while it runs
   MonoTime since;  // it runs
@@ -88,6 +92,9 @@ class Machine final : public agent::Node {
   void NewLife();
   Socket* socket = nullptr;  // null while no agent listens
   double failing_dumps = 0;
+  bool reports_ends = false;  // what ends a pod says that it has ended (Succeeded, Failed) before it lets it go
+  // A container that runs here ends by itself. Empty: none did; else whose it was.
+  std::string CrashOne(Random& random);
 
   // One look of the kubelet at all pods of its node. On a fiber.
   void LookAtPods();
@@ -110,6 +117,7 @@ class Machine final : public agent::Node {
   struct Pod {  // as the kubelet has it
     bool wait_created = false, wait_over = false;
     std::map<std::string, std::string> ids;  // of its containers, by name
+    std::map<std::string, int> ended;        // exit codes of those that are not started any more
     MonoTime next;                           // its next try
   };
   std::string Here(const std::string& path) const;  // a path of an earlier life, as it is now
@@ -119,6 +127,8 @@ class Machine final : public agent::Node {
   void Kill(Container& container, bool crashed = false);
   void DropUnsynced(const std::string& folder);
   void TendPod(const Json& pod);
+  void TendEnded(const Json& pod, Pod& state);
+  void NotStarted(const Json& pod, Pod& state, const std::string& name);
   bool TendWait(const Json& pod, Pod& state);
   void StartContainer(const Json& pod, Pod& state, const std::string& name);
   bool WaitsForDump(const Container& container) const;

@@ -26,6 +26,7 @@ std::string PlanText(const Plan& plan) {
   add("drains", plan.drains, usual.drains);
   add("faults", static_cast<int>(plan.faults), static_cast<int>(usual.faults));
   add("kinds", plan.kinds, usual.kinds);
+  add("world", plan.world, usual.world);
   if (!plan.only) return text;
   text += " only=";
   for (const int number : *plan.only) text += (text.back() == '=' ? "" : ",") + std::to_string(number);
@@ -52,6 +53,8 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.faults = number;
     } else if (name == "kinds" && number > 0 && number <= kAllKinds) {
       plan.kinds = number;
+    } else if (name == "world" && number >= 0 && number <= kAllWorlds) {
+      plan.world = number;
     } else if (name == "only") {
       plan.only = Numbers(value);
     } else {

@@ -55,6 +55,7 @@ class World {
   // Faults (faults.cc).
   void Disturb();
   void OneFault(int number);
+  void OneAct(int number);
   bool Plays(int number);
   void After(Duration duration, std::function<void()> then);
   void CutOff(size_t node, Random& random);
@@ -90,8 +91,8 @@ class World {
   int leads_in_life_ = 0;
   int64_t term_ = 0;
   bool closing_ = false, disturbed_ = false;
-  Random whens_;  // of faults
-  int drawn_ = 0, calls_ = 0, processes_ = 0, draining_ = 0, drains_ = 0;
+  Random whens_, acts_;  // of faults
+  int acted_ = 0, drawn_ = 0, calls_ = 0, processes_ = 0, draining_ = 0, drains_ = 0;
   std::optional<int> drains_when_broken_;
   std::vector<int> faults_;
 };

@@ -63,6 +63,22 @@ TEST(Simulation, BreaksNoRuleWithTheFirstSeeds) {
   }
 }
 
+// StatefulSets, Jobs, bare pods, and containers that crash.
+TEST(Simulation, BreaksNoRuleWithEveryKindOfOwner) {
+  for (uint64_t seed = 1; seed <= kFirstSeeds / 2; ++seed) {
+    const Plan plan{.seed = seed, .kinds = kKindsOfProcesses, .world = kOwners};
+    EXPECT_EQ(Broken(PlayPlan(plan)), "") << PlanText(plan);
+  }
+}
+
+TEST(Simulation, MovesEveryKindOfOwnerWhereNothingFails) {
+  const Verdict verdict = PlayPlan({.seed = 7, .drains = 6, .faults = 0, .world = kOwners});
+  EXPECT_EQ(Broken(verdict), "");
+  for (const char* who : {"db-", "job-", "lab-", "web-"})
+    EXPECT_NE(verdict.story.find(std::string("Restored of Pod ") + who), std::string::npos) << who;
+  EXPECT_EQ(verdict.cold, 0);
+}
+
 // In make test-all.
 TEST(Simulation, BreaksNoRuleWithTheSeedsOfThisCommit) {
   if (testing::InGate()) GTEST_SKIP() << "what new seeds find is for make test-all: a commit shall not be red by luck";
@@ -87,8 +103,8 @@ TEST(Simulation, BreaksNoRuleWithThePlansThatOnceDid) {
 }
 
 TEST(Plans, ComeBackFromTheirText) {
-  const Plan plan{.seed = 42, .nodes = 4, .pods = 2, .drains = 0, .faults = 7, .only = std::set<int>{3, 100017}};
-  const std::string text = "seed=42 nodes=4 pods=2 drains=0 faults=7 only=3,100017";
+  const Plan plan{.seed = 42, .nodes = 4, .pods = 2, .drains = 0, .faults = 7, .world = kOwners, .only = std::set<int>{3, 100017}};
+  const std::string text = "seed=42 nodes=4 pods=2 drains=0 faults=7 world=1 only=3,100017";
   EXPECT_EQ(PlanText(plan), text);
   const std::optional<Plan> read = ParsePlan(text);
   ASSERT_TRUE(read.has_value());
@@ -245,6 +261,16 @@ TEST_F(Rules, SeeAColdStartThatNobodyTells) {
   EXPECT_EQ(Broken(), Names({"SilentColdStart"}));
 }
 
+TEST_F(Rules, TakeAColdStartWhoseUserDeletedWhatWasBetween) {
+  judge_.Ended("n1", First(), false);
+  (void)Of("b", 0, 0);  // was given the state, and deleted before it ran
+  judge_.Discarded("uid-b");
+  Container c = Of("c", 0, 0);
+  c.memory.lineage = judge_.NewLineage(c);
+  judge_.Started("n2", c, false);
+  EXPECT_EQ(Broken(), Names());
+}
+
 TEST_F(Rules, TakeAColdStartThatAnEventTells) {
   judge_.Ended("n1", First(), false);
   Container b = Of("b", 0, 0);
@@ -335,6 +361,17 @@ TEST_F(Api, DeletesWhatHasFinalizersOnlyWhenTheyAreGone) {
   EXPECT_FALSE(GetString(answer_, {"metadata", "deletionTimestamp"}).empty());
   EXPECT_EQ(Do("PATCH", kCheckpoint, {{"metadata", {{"finalizers", Json::array()}}}}, "application/merge-patch+json"), 200);
   EXPECT_EQ(Do("GET", kCheckpoint), 404);
+}
+
+TEST_F(Api, KeepsAPodThatHasEndedForItsFinalizer) {
+  const std::string pod = "/api/v1/namespaces/ns/pods/p";
+  server_.Put("pods", {{"metadata", {{"namespace", "ns"}, {"name", "p"}, {"finalizers", {"x/y"}}}}, {"spec", {{"nodeName", "n"}}}});
+  EXPECT_EQ(Do("DELETE", pod), 200);
+  EXPECT_EQ(Do("DELETE", pod, {{"gracePeriodSeconds", 0}}), 200) << "its kubelet is done with it";
+  ASSERT_EQ(Do("GET", pod), 200);
+  EXPECT_EQ(GetInt(answer_, {"metadata", "deletionGracePeriodSeconds"}, 30), 0);
+  EXPECT_EQ(Do("PATCH", pod, {{"metadata", {{"finalizers", nullptr}}}}, "application/merge-patch+json"), 200);
+  EXPECT_EQ(Do("GET", pod), 404);
 }
 
 TEST_F(Api, RefusesAnEvictionThatABudgetDoesNotAllow) {

@@ -28,7 +28,8 @@ World::World(const Plan& plan)
       judge_([this](const std::string& what) { Tell(what); },
              [this](const std::string& container, const Memory& memory) { return Stored(container, memory); }),
       kubernetes_(turns_, server_, [this](const std::string& what) { Tell(what); }),
-      whens_(plan.seed ^ 0xfa17) {}
+      whens_(plan.seed ^ 0xfa17),
+      acts_(plan.seed ^ 0xac7) {}
 
 void World::Tell(const std::string& what) {
   std::string line = what;
@@ -142,11 +143,14 @@ std::string World::NotQuiet() const {
   for (const ApiServer::Object& pod : server_.All("pods")) {
     const std::string name = GetString(*pod, {"metadata", "name"});
     if (!GetString(*pod, {"metadata", "deletionTimestamp"}).empty()) return name + " is still being deleted";
+    const std::string phase = GetString(*pod, {"status", "phase"});
+    if (plan_.world != 0 && (phase == "Succeeded" || phase == "Failed")) continue;
     if (!GetArray(*pod, {"spec", "schedulingGates"}).empty()) return name + " is still gated";
     if (GetString(*pod, {"status", "phase"}) != "Running") return name + " does not run";
     ++running;
   }
-  if (running != plan_.pods) return std::to_string(running) + " of " + std::to_string(plan_.pods) + " pods are there";
+  const int64_t wanted = kubernetes_.Wanted();
+  if (running != wanted) return std::to_string(running) + " of " + std::to_string(wanted) + " pods are there";
   for (const auto& machine : machines_) {
     if (machine->AnyFrozen()) return "something is still frozen on " + machine->name();
     const agent::Layout layout = machine->layout();
@@ -185,7 +189,13 @@ void World::Live() {
     std::filesystem::create_directories(folder);
     machines_.push_back(std::make_unique<Machine>(turns_, server_, judge_, name, folder));
   }
-  kubernetes_.MakeWorkloads(plan_.pods, [](int i) { return i % 3 == 1; });
+  if ((plan_.world & kOwners) != 0) {
+    kubernetes_.made_without_state = [this](const std::string& uid) { judge_.Unadmitted(uid); };
+    kubernetes_.MakeOwners(plan_.pods, plan_.seed);
+    for (auto& machine : machines_) machine->reports_ends = true;
+  } else {
+    kubernetes_.MakeWorkloads(plan_.pods, [](int i) { return i % 3 == 1; });
+  }
   controllers_.resize(kReplicas);
   agents_.resize(machines_.size());
   for (size_t i = 0; i < kReplicas; ++i) StartController(i);
@@ -196,6 +206,7 @@ void World::Live() {
   parts.emplace_back([this] { Disturb(); });
   (void)turns_.Await([this] { return controllers_[0]->ready() || controllers_[1]->ready(); });
   parts.emplace_back([this] { RunControllers(); });
+  if ((plan_.world & kOwners) != 0) parts.emplace_back([this] { kubernetes_.TendBarePods(closing_); });
   (void)turns_.Await([this] { return AllRun(); }, turns_.Mono() + minutes(5));
   Tell("all pods run");
 
@@ -241,12 +252,17 @@ void World::Connect() {
 void World::Watch(const std::string& collection, const ApiServer::Change& change) {
   const std::string name = GetString(*change.now, {"metadata", "name"}), type = change.type;
   if (collection == "pods" && type == "ADDED") {
-    for (const Json& owner : GetArray(*change.now, {"metadata", "ownerReferences"}))
-      judge_.PodMade(GetString(owner, {"uid"}), GetString(*change.now, {"metadata", "uid"}));
+    judge_.PodMade(SeatOf(*change.now), GetString(*change.now, {"metadata", "uid"}));
     Tell("pod " + name + " is made" + (GetArray(*change.now, {"spec", "schedulingGates"}).empty() ? "" : ", behind its gate"));
     if (GetString(*change.now, {"spec", "runtimeClassName"}).empty()) judge_.Unadmitted(GetString(*change.now, {"metadata", "uid"}));
   }
   if (collection == "pods" && type == "DELETED") Tell("pod " + name + " is gone");
+  if (collection == "pods" && type == "MODIFIED") {
+    const std::string phase = GetString(*change.now, {"status", "phase"});
+    const bool over = phase == "Succeeded" || phase == "Failed";
+    if (over && phase != GetString(*change.before, {"status", "phase"}))
+      Tell("pod " + name + " has " + (phase == "Failed" ? "failed" : "succeeded"));
+  }
   if (collection != "holdfast.dev/checkpoints") return;
   const std::string phase = GetString(*change.now, {"status", "phase"});
   const std::string before = change.before ? GetString(*change.before, {"status", "phase"}) : "";

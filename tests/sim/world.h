@@ -12,6 +12,9 @@
 namespace holdfast::sim {
 
 inline constexpr int kAllKinds = 13, kKindsOfProcesses = 7;
+// What Plan::world adds to Deployments of one pod each.
+inline constexpr int kOwners = 1;  // StatefulSets, Jobs and bare pods; containers that crash; pods whose end is seen before they are gone
+inline constexpr int kAllWorlds = 1;
 
 struct Plan {
   uint64_t seed = 1;
@@ -19,6 +22,7 @@ struct Plan {
   int drains = 12;        // of nodes, one after the other
   double faults = 20;     // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
   int kinds = kAllKinds;  // of faults, in the order of faults.cc: those of processes and networks come first, then those of nodes and users
+  int world = 0;          // of the above; what nobody asks for leaves every story as it is
   // Of the faults that the seed says, by their numbers, only these come to be; unset: all. What shrinks a story (shrink.h).
   std::optional<std::set<int>> only{};
   std::string folder{};  // for the nodes' files, which Play makes and removes
