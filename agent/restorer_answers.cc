@@ -233,19 +233,21 @@ Status Restorer::SayStarted(Record& record) {
 // started cold, which nobody has been told yet.
 Status Restorer::ReportEnd(const RestoreState& s) {
   if (s.reported) return Status::Ok();
+  if (s.started) {
+    api::Restore restore;
+    restore.pod_name = s.pod;
+    restore.pod_uid = s.pod_uid;
+    restore.node = options_.node_name;
+    restore.at = FormatTime(clock_.Wall());
+    restore.outcome = "Failed";
+    restore.ran = MayHaveRun(s);
+    restore.reason = restore.ran ? "the pod ended before all of it was restored" : "the pod ended before any of it was restored";
+    Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
+    if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;
+  }
   if (const std::string why = s.WhyNotRestored(); !why.empty() && !s.failed())
     cluster_.PodEvent(true, s.ns, s.pod, s.pod_uid, "ColdStart", "not restored from checkpoint " + s.checkpoint + ": " + why);
-  if (!s.started) return Status::Ok();
-  api::Restore restore;
-  restore.pod_name = s.pod;
-  restore.pod_uid = s.pod_uid;
-  restore.node = options_.node_name;
-  restore.at = FormatTime(clock_.Wall());
-  restore.outcome = "Failed";
-  restore.ran = MayHaveRun(s);
-  restore.reason = restore.ran ? "the pod ended before all of it was restored" : "the pod ended before any of it was restored";
-  Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
-  return appended.code() == Code::kNotFound || appended.code() == Code::kConflict ? Status::Ok() : appended;
+  return Status::Ok();
 }
 
 // Once, when every container was restored or started cold: on the pod as an event, on the Checkpoint in status.restores.
