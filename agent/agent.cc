@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "kube/admission.h"
 #include "kube/credentials.h"
+#include "kube/list_stream.h"
 #include "kube/metrics.h"
 #include "kube/request_metrics.h"
 #include "kube/source.h"
@@ -191,7 +192,11 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
       [&remote](const std::string& name, MonoTime deadline, std::stop_token token) -> std::unique_ptr<storage::Store> {
         return remote.at(name)->Within(deadline, std::move(token));
       },
-      clock);
+      clock,
+      [&remote](const std::string& name, MonoTime deadline, std::stop_token token) -> Result<uint64_t> {
+        HF_ASSIGN_OR_RETURN(const storage::StoreSpace space, remote.at(name)->Within(deadline, std::move(token))->Space());
+        return space.room_bytes;
+      });
 
   kube::AdmissionServer pages;
   std::atomic<bool> ready = false;
@@ -214,7 +219,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   executing.memory = &memory;
   executing.boot_id = BootId();
   executing.keep_whole_bytes = std::max(executing.keep_whole_bytes, options.cache_bytes);
-  DiskRoom disk;
+  DiskRoom disk(LookAtDisk, {.folder = layout.state + "/landing", .bytes = options.landing_disk_bytes});
   executing.disk = &disk;
   executing.free_part = [&layout] { return FreePart(layout.state + "/landing"); };
   Cache cache({.max_bytes = options.cache_bytes, .free_part = [&layout] { return FreePart(layout.state); }}, layout, stores, clock);
@@ -322,9 +327,14 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
 Status Uninstall(const AgentOptions& options) {
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
   kube::Client client(kube::MakeCurlTransport(config));
-  std::vector<Json> nodes;
+  std::vector<Json> nodes;  // no more of each than its name and uid
   if (options.node_name.empty()) {
-    HF_ASSIGN_OR_RETURN(nodes, client.List(kube::Node::kResource, {.label_selector = api::kNodeReady}));
+    auto read = [](const Json& node) -> std::optional<Json> {
+      const Json& meta = GetObject(node, {"metadata"});
+      return Json{{"metadata", {{"name", GetString(meta, {"name"})}, {"uid", GetString(meta, {"uid"})}}}};
+    };
+    const kube::ListSpec list{.resource = kube::Node::kResource, .scope = {.label_selector = api::kNodeReady}, .metadata_only = true};
+    HF_ASSIGN_OR_RETURN(nodes, kube::Gather<Json>(client, list, read, {}));
   } else {
     Result<Json> node = client.Get(kube::Node::kResource, "", options.node_name);
     if (!node.ok() && !Gone(node.status())) return node.status().With("node " + options.node_name);

@@ -30,6 +30,7 @@ struct AgentOptions {
   std::string gpu_metrics_url;        // gpu_metrics.h; empty: none
   uint64_t cache_bytes = 0;           // cache.h; landing folders of so many bytes stay whole, too
   uint64_t landing_memory_bytes = 0;  // landing_memory.h; 0: dumps land on disk
+  uint64_t landing_disk_bytes = 0;    // disk_room.h; 0: three quarters of the file system
   Duration restore_patience = std::chrono::minutes(1);
 };
 

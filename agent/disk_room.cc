@@ -21,6 +21,8 @@ uint64_t Missing(const std::string& folder, uint64_t bytes) { return bytes - std
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
+bool IsIn(const std::string& folder, const std::string& parent) { return folder.substr(0, folder.rfind('/')) == parent; }
+
 }  // namespace
 
 Result<DiskSpace> LookAtDisk(const std::string& path) {
@@ -30,12 +32,24 @@ Result<DiskSpace> LookAtDisk(const std::string& path) {
   return DiskSpace{.size_bytes = space.capacity, .free_bytes = space.available};
 }
 
+Status DiskRoom::WithinLanding(const std::string& folder, uint64_t needed, const DiskSpace& disk) const {
+  if (landing_.folder.empty() || !IsIn(folder, landing_.folder)) return Status::Ok();
+  uint64_t others = TakenBy(landing_.folder);  // with what this one has taken, which is not needed any more
+  for (const auto& [other, reserved] : reserved_) others += IsIn(other, landing_.folder) ? Missing(other, reserved) : 0;
+  const uint64_t limit = landing_.bytes > 0 ? landing_.bytes : disk.size_bytes / 4 * 3;
+  if (needed + others <= limit) return Status::Ok();
+  return Status(needed <= limit ? Code::kUnavailable : Code::kResourceExhausted,
+                "dumps may take " + Mebibytes(limit) + " of the node's disk, of which " + Mebibytes(others) +
+                    " are taken; this takes up to " + Mebibytes(needed) + " (chart value agent.landing.disk)");
+}
+
 Status DiskRoom::Reserve(const std::string& folder, uint64_t bytes) {
   const Result<DiskSpace> disk = look_(folder.substr(0, folder.rfind('/')));
   std::lock_guard lock(mutex_);
   reserved_.erase(folder);
   const uint64_t needed = std::min(Missing(folder, bytes), kMost);
   if (disk.ok()) {
+    HF_RETURN_IF_ERROR(WithinLanding(folder, needed, *disk));
     uint64_t others = 0;
     for (const auto& [other, reserved] : reserved_) others += Missing(other, reserved);
     const uint64_t left = LeftOn(*disk);

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int64_t kLeastGrace = 5, kMostGrace = 3600;  // s
-constexpr Duration kUntilRenewed = milliseconds(500);
+constexpr Duration kUntilRenewed = milliseconds(500), kDamagedAgain = std::chrono::seconds(2);
 constexpr size_t kMaxMessage = 4000;  // of a person's patience, and of the journal; the API takes more
 
 }  // namespace
@@ -57,13 +57,18 @@ Result<std::vector<std::string>> Executor::Recover() {
     metrics_.JournalDamaged();
     LogError("a journal entry cannot be read; it is written anew from what is known of it",
              {{"file", layout_.JournalFolder() + "/" + name}});
-    if (Result<JournalEntry> entry = EntryOfIntents(uids.back()); entry.ok()) ClaimPod(entry->pod_uid, entry->uid);
+  }
+  const bool all_known = TendDamagedFiles(/*alone=*/true);
+  for (const std::string& name : damaged) {
+    if (Result<JournalEntry> entry = EntryOfIntents(name.substr(0, name.rfind('.'))); entry.ok()) ClaimPod(entry->pod_uid, entry->uid);
   }
   ThawOrphans(layout_, node_, uids);
+  if (!all_known) uids.emplace_back(kDamagedFiles);
   return uids;
 }
 
 Result<std::optional<Duration>> Executor::Run(const std::string& uid, std::stop_token stop) {
+  if (uid == kDamagedFiles) return TendDamagedFiles(/*alone=*/false) ? std::nullopt : Pause(kDamagedAgain);
   Result<JournalEntry> found = journal_.Read(uid);
   if (found.status().code() == Code::kNotFound) {
     HF_ASSIGN_OR_RETURN(std::optional<Duration> wait, Begin(uid, stop));

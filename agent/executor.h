@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "agent/cluster.h"
+#include "agent/damaged_files.h"
 #include "agent/disk_room.h"
 #include "agent/freezer.h"
 #include "agent/journal.h"
@@ -53,7 +54,8 @@ class Executor {
   Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, Stores& stores, Cluster& cluster,
            Metrics& metrics, Clock& clock);
 
-  // Once, before Run: thaws what no journal entry claims. Returns the uids that Run must be called for.
+  // Once, before Run: thaws what no journal entry claims. Returns the uids that Run must be called for; kDamagedFiles may be one.
+  static constexpr char kDamagedFiles[] = "damaged-files";
   Result<std::vector<std::string>> Recover();
   // Nothing: done. A duration: call again after it (or when something changed). An error: call again with backoff.
   Result<std::optional<Duration>> Run(const std::string& uid, std::stop_token stop);
@@ -79,7 +81,8 @@ class Executor {
   Status TakeStockArchive(const JournalEntry& entry, const std::vector<std::string>& archives, int64_t started_unix_ms);
   Result<Pause> DumpLost(JournalEntry& entry);
   Result<Pause> DumpAgain(JournalEntry& entry);
-  Status ChoosePlace(JournalEntry& entry);
+  Status ChoosePlace(JournalEntry& entry, uint64_t* estimate_bytes);
+  Status FindRoomInStore(JournalEntry& entry, uint64_t estimate_bytes, std::stop_token stop);
   Status TakeInWhatRunsNow(JournalEntry& entry);
   void DumpIsOver(const JournalEntry& entry);
   // store
@@ -90,6 +93,7 @@ class Executor {
   storage::Store& StoreOf(const JournalEntry& entry) const { return stores_.Of(entry.store); }
   std::unique_ptr<storage::Store> Within(const JournalEntry& entry, std::stop_token stop);
   Status Forget(const JournalEntry& entry);
+  std::optional<api::Checkpoint> LastOf(const JournalEntry& entry);
   std::string ParentOf(const JournalEntry& entry);
   std::string SentLogOf(const JournalEntry& entry);
   std::string LostWithTheNode(const JournalEntry& entry) const;
@@ -116,6 +120,8 @@ class Executor {
   Result<Pause> ForgetDamaged(const std::string& uid);
   Result<JournalEntry> EntryOfIntents(const std::string& uid) const;
   void TellDamaged(const JournalEntry& entry, const Status& why);
+  bool TendDamagedFiles(bool alone);  // true: all is known
+  void TellMended(const std::vector<MendedFile>& mended);
   void PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message);  // best effort
   bool Expired(const JournalEntry& entry) const;
   // By the controller's clock, once it has said so: others count its deadline from there.
@@ -138,6 +144,7 @@ class Executor {
   Cluster& cluster_;
   Metrics& metrics_;
   Clock& clock_;
+  std::mutex mending_;  // one looks at damaged files at a time
   mutable std::mutex mutex_;
   std::map<std::string, std::pair<std::string, std::string>> unwritten_;  // reason and message of failures that the disk did not take
   std::map<std::string, std::string> pods_;  // pod uid → uid of the checkpoint that works on it, until it is finished

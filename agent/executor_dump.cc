@@ -7,6 +7,7 @@
 #include "agent/carry_over.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
+#include "agent/store_room.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -54,18 +55,28 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
   HF_RETURN_IF_ERROR(layout_.RemoveLanding(entry.uid));
   HF_RETURN_IF_ERROR(journal_.RemoveSentLog(entry.uid));
   HF_RETURN_IF_ERROR(TakeInWhatRunsNow(entry));
-  if (Status room = ChoosePlace(entry); !room.ok()) {
+  uint64_t estimate_bytes = 0;
+  if (Status room = ChoosePlace(entry, &estimate_bytes); !room.ok()) {
     if (room.code() != Code::kUnavailable || entry.on_stop) {
       return Fail(entry, api::reason::kNodeFull, "there is no room for its dump, nothing was frozen: " + room.message());
     }
     PatchPhase(entry, api::Phase::kAssigned, "waiting for room on the node: " + room.message());
     return Pause(std::chrono::seconds(1));
   }
+  if (Status room = FindRoomInStore(entry, estimate_bytes, stop); !room.ok()) {
+    DumpIsOver(entry);
+    if (room.code() == Code::kResourceExhausted || entry.on_stop)
+      return Fail(entry, api::reason::kStoreFull, "nothing was frozen: " + room.message());
+    PatchPhase(entry, api::Phase::kAssigned, "waiting for the store: " + room.message());
+    return Pause(std::chrono::seconds(1));
+  }
   if (entry.direct() && entry.final && !entry.in_cut) {
-    const Status said = SayDumping(entry);
-    if (said.code() == Code::kFailedPrecondition) return Fail(entry, api::reason::kDeadline, said.message());
-    if (!said.ok() && entry.on_stop) return Fail(entry, api::reason::kDumpFailed, "nothing was frozen: " + said.message());
-    if (!said.ok()) return Pause(kUntilHeard);
+    if (Status said = SayDumping(entry); !said.ok()) {
+      DumpIsOver(entry);
+      if (said.code() == Code::kFailedPrecondition) return Fail(entry, api::reason::kDeadline, said.message());
+      if (entry.on_stop) return Fail(entry, api::reason::kDumpFailed, "nothing was frozen: " + said.message());
+      return Pause(kUntilHeard);
+    }
   }
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
@@ -135,7 +146,7 @@ Status Executor::TakeInWhatRunsNow(JournalEntry& entry) {
 
 // Memory when what the dump may take fits there; a second try goes to disk. Until it is written down, with the next step, a new agent
 // chooses anew, and removes what it finds in either place. An error: there is no room in either (DiskRoom::Reserve).
-Status Executor::ChoosePlace(JournalEntry& entry) {
+Status Executor::ChoosePlace(JournalEntry& entry, uint64_t* estimate_bytes) {
   entry.place = Place::kDisk;
   entry.reserved_bytes = 0;
   DumpIsOver(entry);
@@ -146,6 +157,7 @@ Status Executor::ChoosePlace(JournalEntry& entry) {
   for (const std::string& volume : entry.volumes) folders.push_back(layout_.EmptyDir(entry.pod_uid, volume));
   Result<uint64_t> bytes = node_.Estimate(ids, folders);
   if (!bytes.ok()) LogInfo("lands on disk: how much it will be is not known", {{"uid", entry.uid}, {"why", bytes.status().message()}});
+  *estimate_bytes = bytes.value_or(0);
   if (memory && bytes.ok() && options_.memory->Reserve(entry.uid, *bytes, &entry.reserved_bytes)) {
     entry.place = Place::kMemory;
     return Status::Ok();
@@ -154,6 +166,16 @@ Status Executor::ChoosePlace(JournalEntry& entry) {
   HF_RETURN_IF_ERROR(options_.disk->Reserve(LandingOf(entry), bytes.value_or(0)));
   entry.reserved_bytes = bytes.value_or(0);
   return Status::Ok();
+}
+
+// In the store that has its session, or in another one. kResourceExhausted: none has so much.
+Status Executor::FindRoomInStore(JournalEntry& entry, uint64_t estimate_bytes, std::stop_token stop) {
+  const std::optional<api::Checkpoint> last = LastOf(entry);
+  const uint64_t takes = WillTake(estimate_bytes, entry.final, last ? &*last : nullptr);
+  if (stores_.HasRoom(entry.store, takes, stop).ok()) return Status::Ok();
+  Result<std::string> another = stores_.Open(entry.uid, entry.ns, WorkloadOf(entry), stop, takes);
+  if (another.ok()) entry.store = *another;
+  return another.status();
 }
 
 // What it has written is there for all to see; what it has not, it will not write.

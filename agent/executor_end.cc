@@ -131,6 +131,9 @@ Result<Executor::Pause> Executor::StayFrozen(JournalEntry& entry) {
                       "the pod was not evicted after its checkpoint " + entry.name + ", so it goes on here");
     return Pause();
   }
+  std::vector<MendedFile> mended;  // holdfast-runc ends the pod by its Intents
+  HF_RETURN_IF_ERROR(MendIntentsOf(layout_, entry, &mended));
+  TellMended(mended);
   const Pause later(options_.kept_frozen_every);
   if (cp.ok() && cp->status.claim && !entry.claimed) {
     entry.claimed = true;  // by another pod: should the object vanish, this still forbids to thaw

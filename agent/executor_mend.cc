@@ -72,9 +72,35 @@ Result<JournalEntry> Executor::EntryOfIntents(const std::string& uid) const {
 
 void Executor::TellDamaged(const JournalEntry& entry, const Status& why) {
   const std::string told = "the agent's journal of checkpoint " + entry.name + " on node " + options_.node_name +
-                           " was damaged, and was written anew from what else is known: " + why.message();
+                           " was damaged, and was written anew from what else is known: " + why.message() +
+                           " (what is left of it: " + layout_.JournalFolder() + "/" + entry.uid + ".damaged on the node; look at its disk)";
   cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, "JournalDamaged", told);
   cluster_.CheckpointEvent(true, entry.ns, entry.name, entry.uid, "JournalDamaged", told);
+}
+
+// Intents, and words that pods are held, which cannot be read any more.
+bool Executor::TendDamagedFiles(bool alone) {
+  std::lock_guard lock(mending_);
+  auto runs_on = [&](const std::string& pod_uid) {
+    const Result<std::vector<kube::Pod>> pods = cluster_.ListPods();
+    return pods.ok() && std::any_of(pods->begin(), pods->end(),
+                                    [&](const kube::Pod& pod) { return pod.meta.uid == pod_uid && !pod.meta.terminating(); });
+  };
+  const DamagedFiles found = MendFiles(layout_, node_, journal_, alone, runs_on);
+  TellMended(found.mended);
+  return !found.left;
+}
+
+void Executor::TellMended(const std::vector<MendedFile>& mended) {
+  for (const MendedFile& file : mended) {
+    const NodeContainer& c = file.container;
+    const std::string told = "a file about " + (c.id.empty() ? "pod " + c.pod_uid : "container " + c.id) + " on node " +
+                             options_.node_name + " was damaged: " + file.outcome +
+                             (file.kept.empty() ? "" : " (what is left of it: " + file.kept + " on the node; look at its disk)");
+    LogError(told, {{"pod", c.ns + "/" + c.pod}, {"pod_uid", c.pod_uid}});
+    metrics_.JournalDamaged();
+    if (!c.pod.empty()) cluster_.PodEvent(true, c.ns, c.pod, c.pod_uid, "IntentDamaged", told);
+  }
 }
 
 Result<Executor::Pause> Executor::ForgetDamaged(const std::string& uid) {
@@ -110,12 +136,19 @@ Result<Executor::Pause> Executor::MendGone(const JournalEntry& known) {
 // then decides is the Checkpoint: it is Ready, and the pod waits as it would have; it is gone, and nobody can go on from it; or the old pod
 // wins its claim, and goes on itself. Without an API server the pod stays as it is, as past any commit.
 Result<Executor::Pause> Executor::Mend(const std::string& uid, const Status& why) {
-  Result<JournalEntry> known = EntryOfIntents(uid);
   Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(uid);
   if (!cp.ok() && cp.status().code() != Code::kNotFound) return Pause(kUntilKnown);  // the first list is on its way
   if (cp.ok()) cp = cluster_.GetCheckpoint(cp->meta.ns, cp->meta.name);
   if (!cp.ok() && cp.status().code() != Code::kNotFound) return cp.status();
   const bool exists = cp.ok() && cp->meta.uid == uid;
+  if (exists && cp->spec.final) {  // so that Intents of its pod that cannot be read either are known for its own
+    JournalEntry held;
+    held.uid = uid;
+    held.pod_uid = cp->status.pod_uid.empty() ? cp->spec.pod_uid : cp->status.pod_uid;
+    HF_RETURN_IF_ERROR(HoldPod(layout_, held));
+    (void)TendDamagedFiles(/*alone=*/false);  // what is left is looked at again
+  }
+  Result<JournalEntry> known = EntryOfIntents(uid);
   Status kept = journal_.KeepDamaged(uid);
   if (!kept.ok()) LogWarning("a damaged journal entry is not kept for people", {{"uid", uid}, {"error", kept.message()}});
   if (!exists) return known.ok() ? MendGone(*known) : ForgetDamaged(uid);

@@ -40,18 +40,23 @@ Status Executor::Forget(const JournalEntry& entry) {
 // The last checkpoint of the same owner in the same store that this node knows: most of its memory is still the same. None when the store
 // refused a commit for what it lacks: then it is asked for everything.
 std::string Executor::ParentOf(const JournalEntry& entry) {
+  if (entry.attempts > 1) return "";
+  const std::optional<api::Checkpoint> last = LastOf(entry);
+  return last ? last->status.manifest_id.str() : "";
+}
+
+// The newest checkpoint of its workload in its store, as far as this node knows.
+std::optional<api::Checkpoint> Executor::LastOf(const JournalEntry& entry) {
   Result<api::Checkpoint> mine = cluster_.CachedCheckpoint(entry.uid);
-  if (!mine.ok() || entry.attempts > 1) return "";
+  if (!mine.ok()) return std::nullopt;
   const Json owner = api::ToJson(mine->status.owner);
-  std::string parent, made;
-  for (const api::Checkpoint& cp : cluster_.CachedCheckpoints()) {
+  std::optional<api::Checkpoint> last;
+  for (api::Checkpoint& cp : cluster_.CachedCheckpoints()) {
     if (cp.status.phase != api::Phase::kReady || cp.meta.ns != mine->meta.ns || api::ToJson(cp.status.owner) != owner) continue;
-    const std::string completed = cp.status.completed_at;
-    if (cp.meta.uid == entry.uid || cp.status.manifest_id.empty() || completed < made || cp.store() != entry.store) continue;
-    made = completed;
-    parent = cp.status.manifest_id;
+    if (cp.meta.uid == entry.uid || cp.status.manifest_id.empty() || cp.store() != entry.store) continue;
+    if (!last || cp.status.completed_at >= last->status.completed_at) last = std::move(cp);
   }
-  return parent;
+  return last;
 }
 
 // A small landing folder stays whole, for a successor on this node, unless the disk has little room; one that is not whole any more is read

@@ -18,15 +18,6 @@ Status Unlink(const std::string& path) {
   return Status::Ok();
 }
 
-// Also of one that is being undone.
-bool IsIntent(const std::string& file) { return file.ends_with(".json") || file.ends_with(".thawing"); }
-
-Result<runtime::Intent> ReadIntent(const Layout& layout, const std::string& file) {
-  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(layout.Containers() + "/" + file, kMaxIntentBytes));
-  HF_ASSIGN_OR_RETURN(Json json, ParseJson(text));
-  return runtime::Intent::FromJson(json);
-}
-
 Status ThawOne(const Layout& layout, Node& node, const std::string& id) {
   rename(layout.IntentFile(id).c_str(), layout.ThawingFile(id).c_str());  // not there: already renamed, or never written
   HF_RETURN_IF_ERROR(Unlink(layout.IntentFile(id)));
@@ -35,6 +26,14 @@ Status ThawOne(const Layout& layout, Node& node, const std::string& id) {
 }
 
 }  // namespace
+
+bool IsIntent(const std::string& file) { return file.ends_with(".json") || file.ends_with(".thawing"); }
+
+Result<runtime::Intent> ReadIntent(const Layout& layout, const std::string& file) {
+  HF_ASSIGN_OR_RETURN(std::string text, ReadFile(layout.Containers() + "/" + file, kMaxIntentBytes));
+  HF_ASSIGN_OR_RETURN(Json json, ParseJson(text));
+  return runtime::Intent::FromJson(json);
+}
 
 Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   const std::string landing = layout.Landing(entry.uid, entry.place);
@@ -51,17 +50,19 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   for (const std::string& volume : entry.volumes) request.volumes.push_back({volume, layout.EmptyDir(entry.pod_uid, volume)});
   HF_RETURN_IF_ERROR(WriteFileAtomically(landing + "/request.json", DumpJson(request.ToJson())));
   if (entry.final) HF_RETURN_IF_ERROR(HoldPod(layout, entry));
-  for (const JournalContainer& c : entry.containers) {
-    runtime::Intent intent;
-    intent.checkpoint_uid = entry.uid;
-    intent.pod_uid = entry.pod_uid;
-    intent.container = c.name;
-    intent.landing = landing;
-    intent.final = entry.final;
-    intent.kubelet = !entry.direct();
-    HF_RETURN_IF_ERROR(WriteFileAtomically(layout.IntentFile(c.id), DumpJson(intent.ToJson())));
-  }
+  for (const JournalContainer& c : entry.containers) HF_RETURN_IF_ERROR(WriteIntent(layout, entry, c));
   return Status::Ok();
+}
+
+Status WriteIntent(const Layout& layout, const JournalEntry& entry, const JournalContainer& container) {
+  runtime::Intent intent;
+  intent.checkpoint_uid = entry.uid;
+  intent.pod_uid = entry.pod_uid;
+  intent.container = container.name;
+  intent.landing = layout.Landing(entry.uid, entry.place);
+  intent.final = entry.final;
+  intent.kubelet = !entry.direct();
+  return WriteFileAtomically(layout.IntentFile(container.id), DumpJson(intent.ToJson()));
 }
 
 Status HoldPod(const Layout& layout, const JournalEntry& entry) {
@@ -114,7 +115,8 @@ std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std
     const std::string id = name.substr(0, name.rfind('.'));
     Result<runtime::Intent> intent = ReadIntent(layout, name);
     if (!intent.ok()) {
-      LogError("an intent cannot be read; its container is left as it is", {{"file", name}, {"error", intent.status().message()}});
+      LogError("an intent cannot be read; its container is left as it is until it is known what it meant",
+               {{"file", name}, {"error", intent.status().message()}});
       continue;
     }
     if (is_live(intent->checkpoint_uid)) continue;
@@ -130,7 +132,8 @@ std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>{}) {
     Result<std::string> text = ReadFile(layout.Pods() + "/" + name, kMaxIntentBytes);
     Result<Json> json = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
-    if (json.ok() && !is_live(GetString(*json, {"checkpoint_uid"}))) unlink((layout.Pods() + "/" + name).c_str());
+    const std::string uid = json.ok() ? GetString(*json, {"checkpoint_uid"}) : "";
+    if (!uid.empty() && !is_live(uid)) unlink((layout.Pods() + "/" + name).c_str());
   }
   return thawed;
 }

@@ -15,6 +15,13 @@ inline constexpr std::chrono::seconds kBarrierLimit{30};
 // pods/<uid>.json for final ones, request.json, then an Intent for each container. For the dump of holdfast-runc.
 Status WriteIntents(const Layout& layout, const JournalEntry& entry);
 
+// One of them.
+Status WriteIntent(const Layout& layout, const JournalEntry& entry, const JournalContainer& container);
+
+// Whether a file of Layout::Containers() is an Intent, also of a container that is being thawed; and what it says.
+bool IsIntent(const std::string& file);
+Result<runtime::Intent> ReadIntent(const Layout& layout, const std::string& file);
+
 // No container is created in the pod of `entry` any more. WriteIntents does it first.
 Status HoldPod(const Layout& layout, const JournalEntry& entry);
 
@@ -35,7 +42,7 @@ Status RemoveIntents(const Layout& layout, const JournalEntry& entry);
 std::map<std::string, runtime::Intent> IntentsOf(const Layout& layout, const std::string& checkpoint_uid);
 
 // Thaws each container whose intent belongs to none of `live` checkpoint uids, or whose thaw was interrupted; removes pods' files likewise.
-// Returns the ids of what was thawed. Files that cannot be read are left alone: what they meant is unknown, and a frozen pod is safe.
+// Returns the ids of what was thawed. Files that cannot be read are left alone: damaged_files.h finds out what they meant.
 std::vector<std::string> ThawOrphans(const Layout& layout, Node& node, const std::vector<std::string>& live);
 
 // True when an intent, a kept-frozen container or a restore exists on this node, so containerd must not be restarted. A pod that may only

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "agent/damaged_files.h"
 #include "base/file.h"
 
 namespace holdfast::agent {
@@ -216,7 +217,10 @@ Status Journal::KeepDamaged(const std::string& uid) {
   if (!IsSafeName(uid)) return Status(Code::kInvalidArgument, "unsafe checkpoint uid");
   const std::string kept = folder_ + "/" + uid + ".damaged";
   unlink(kept.c_str());
-  if (link((folder_ + "/" + uid + ".json").c_str(), kept.c_str()) == 0) return Status::Ok();
+  if (link((folder_ + "/" + uid + ".json").c_str(), kept.c_str()) == 0) {
+    KeepNewest(folder_, ".damaged");
+    return Status::Ok();
+  }
   return Status(Code::kInternal, "cannot keep " + kept + ": " + std::generic_category().message(errno));
 }
 

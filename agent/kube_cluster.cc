@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/list_stream.h"
+
 namespace holdfast::agent {
 namespace {
 
@@ -96,13 +98,12 @@ Result<std::vector<kube::Pod>> KubeCluster::ListPods() {
   return pods;
 }
 
+// A node may have made many of them.
 Result<std::vector<api::Checkpoint>> KubeCluster::ListCheckpoints() {
-  HF_ASSIGN_OR_RETURN(std::vector<Json> items,
-                      client_.List(api::Checkpoint::kResource, {.field_selector = "status.nodeName=" + node_name_}, Plain()));
-  std::vector<api::Checkpoint> checkpoints;
-  checkpoints.reserve(items.size());
-  for (const Json& item : items) checkpoints.push_back(api::Checkpoint::FromJson(item));
-  return checkpoints;
+  auto read = [](const Json& item) { return std::optional(api::Checkpoint::FromJson(item)); };
+  const kube::ListSpec list{
+      .resource = api::Checkpoint::kResource, .scope = {.field_selector = "status.nodeName=" + node_name_}, .timeout = kCall};
+  return kube::Gather<api::Checkpoint>(client_, list, read, {});
 }
 
 Result<api::Checkpoint> KubeCluster::GetCheckpoint(const std::string& ns, const std::string& name) {

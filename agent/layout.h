@@ -38,6 +38,7 @@ struct Layout {
   }
   std::string TermFile() const { return state + "/term"; }  // base/fence.h
   std::string JournalFolder() const { return state + "/journal"; }
+  std::string Damaged() const { return state + "/damaged"; }  // for people: damaged_files.h
   // A link to RestoreMemory when what was dumped into memory on this node is restored from there.
   std::string RestoreFolder(const std::string& pod_uid) const { return state + "/restore/" + pod_uid; }
   std::string RestoreMemory(const std::string& pod_uid) const { return Memory() + "/restore/" + pod_uid; }

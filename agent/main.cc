@@ -61,6 +61,10 @@ int main(int argc, char** argv) {
                  "of the node's memory in which dumps may land, beside what other programs need; others land on its disk; 0: all do")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
+  app.add_option("--landing-disk-bytes", options.landing_disk_bytes,
+                 "of the node's disk that dumps may take in all until they are stored; 0: three quarters of its file system")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
   app.add_option(
          "--gpu-metrics-url", options.gpu_metrics_url,
          "http://host:port/metrics of this node's DCGM exporter, with its labels namespace and pod: how much the GPUs of pods are used")

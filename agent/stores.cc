@@ -26,8 +26,8 @@ class NoStore final : public storage::Store {
 
 }  // namespace
 
-Stores::Stores(std::map<std::string, storage::Store*> stores, Within within, Clock& clock)
-    : stores_(std::move(stores)), within_(std::move(within)), clock_(clock), none_(std::make_unique<NoStore>()) {}
+Stores::Stores(std::map<std::string, storage::Store*> stores, Within within, Clock& clock, Room room)
+    : stores_(std::move(stores)), within_(std::move(within)), clock_(clock), room_(std::move(room)), none_(std::make_unique<NoStore>()) {}
 Stores::~Stores() = default;
 
 storage::Store& Stores::Of(const std::string& name) const {
@@ -67,7 +67,17 @@ void Stores::Heard(const std::string& name, bool answered) {
   }
 }
 
-Result<std::string> Stores::Open(const std::string& id, const std::string& ns, const std::string& workload, std::stop_token stop) {
+Status Stores::HasRoom(const std::string& name, uint64_t bytes, std::stop_token stop) const {
+  if (!room_ || bytes == 0) return Status::Ok();
+  const Result<uint64_t> room = room_(name, clock_.Mono() + kOneTry, std::move(stop));
+  if (!room.ok() || *room >= bytes) return Status::Ok();
+  return Status(Code::kResourceExhausted, "the store is full: it has room for " + std::to_string(*room >> 20) +
+                                              " MiB, and this checkpoint may take " + std::to_string(bytes >> 20) +
+                                              " MiB there: delete checkpoints or enlarge its volume");
+}
+
+Result<std::string> Stores::Open(const std::string& id, const std::string& ns, const std::string& workload, std::stop_token stop,
+                                 uint64_t bytes) {
   const MonoTime end = clock_.Mono() + kAllTries;
   const bool single = stores_.size() == 1;
   bool full = !stores_.empty();
@@ -75,7 +85,8 @@ Result<std::string> Stores::Open(const std::string& id, const std::string& ns, c
   for (const std::string& name : InOrder(ns, workload)) {
     if (!single && clock_.Mono() >= end) break;
     std::unique_ptr<storage::Store> hasty = single ? nullptr : OfWithin(name, std::min(end, clock_.Mono() + kOneTry), stop);
-    const Status opened = (hasty ? *hasty : Of(name)).OpenSession(id, ns).status();
+    Status opened = (hasty ? *hasty : Of(name)).OpenSession(id, ns).status();
+    if (opened.ok()) opened = HasRoom(name, bytes, stop);
     if (opened.code() == Code::kCancelled || opened.code() == Code::kFailedPrecondition) return opened;
     const bool is_full = opened.code() == Code::kResourceExhausted;
     Heard(name, opened.ok() || is_full);

@@ -8,7 +8,6 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr Duration kAnswerTimeout = seconds(60);
 constexpr Duration kIdleTimeout = seconds(30);
 constexpr Duration kPageTimeout = minutes(5);  // of one answer, however steadily it trickles in
 constexpr int kPageTries = 3;
@@ -76,7 +75,7 @@ class Lister {
                                                                    {"continue", token},
                                                                    {"resourceVersion", token.empty() ? spec_.version : ""}});
     request.headers["accept"] = AcceptHeader(spec_.metadata_only, /*list=*/true);
-    request.timeout = kAnswerTimeout;
+    request.timeout = spec_.timeout;
     request.idle_timeout = kIdleTimeout;
     return request;
   }

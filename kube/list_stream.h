@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "kube/client.h"
 #include "kube/refusal.h"
@@ -15,6 +16,7 @@ struct ListSpec {
   std::string version{};  // not older than this; empty: the newest (a quorum read)
   int page_size = 500;    // 0: everything in one answer
   bool metadata_only = false;
+  Duration timeout = std::chrono::seconds(60);  // until each answer begins
 };
 
 struct ListCalls {
@@ -30,6 +32,23 @@ struct ListEnd {
 
 // When the server has forgotten a later page's snapshot, the whole is listed once more, without pages, at the version asked for.
 ListEnd StreamList(Client& client, const ListSpec& spec, const ListCalls& calls, std::stop_token stop);
+
+// What `keep` makes of the items that it takes (an optional T of each), by namespace and name: so much is in memory, however long the list.
+template <class T, class Keep>
+Result<std::vector<T>> Gather(Client& client, const ListSpec& spec, Keep keep, std::stop_token stop) {
+  std::map<std::pair<std::string, std::string>, T> kept;
+  auto take = [&](const Json& item) {
+    const std::pair key(GetString(item, {"metadata", "namespace"}), GetString(item, {"metadata", "name"}));
+    kept.erase(key);
+    if (std::optional<T> made = keep(item)) kept.emplace(key, std::move(*made));
+  };
+  const ListEnd end = StreamList(client, spec, {.on_item = take, .on_restart = [&] { kept.clear(); }}, std::move(stop));
+  if (!end.status.ok()) return end.status;
+  std::vector<T> all;
+  all.reserve(kept.size());
+  for (auto& [key, made] : kept) all.push_back(std::move(made));
+  return all;
+}
 
 // The Accept header for objects of a list or watch as they are, or reduced to their metadata where the server can.
 std::string AcceptHeader(bool metadata_only, bool list);

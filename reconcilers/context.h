@@ -21,8 +21,10 @@ struct Context {
   std::function<void(const std::string& pod)> decide_stop{};
 };
 
-// Options of a request to the API server.
-kube::CallOptions Calls(std::stop_token stop, Duration timeout = std::chrono::seconds(10));
+// So long an answer of the API server is waited for.
+inline constexpr Duration kAnswer = std::chrono::seconds(10);
+// Options of a request to it.
+kube::CallOptions Calls(std::stop_token stop, Duration timeout = kAnswer);
 
 // Either may be null.
 void Announce(const Context& context, const Notice& notice, const kube::Pod* pod, const api::Checkpoint* checkpoint);

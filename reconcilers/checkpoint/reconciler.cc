@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "kube/finalizer.h"
+#include "kube/list_stream.h"
 #include "reconcilers/checkpoint/damage.h"
 #include "reconcilers/restorepolicy/survey.h"
 
@@ -102,13 +103,16 @@ Status Reconciler::LookAtGroup(World* world, std::stop_token stop) {
 
 // A cut that lacks a member is none, so it is opened on what the API server has, not on a cache that may be behind.
 Status Reconciler::CheckMembers(const World& world, std::stop_token stop) {
-  HF_ASSIGN_OR_RETURN(std::vector<Json> items,
-                      context_.client.List(kube::Pod::kResource, {world.checkpoint->meta.ns, "", ""}, Calls(std::move(stop))));
-  std::set<std::string> live, seen;
-  for (const Json& item : items) {
+  auto uid_of_member = [&](const Json& item) -> std::optional<std::string> {
     const kube::Pod pod = kube::Pod::FromJson(item);
-    if (group::GroupOf(pod) == world.group && !group::Leaves(pod)) live.insert(pod.meta.uid);
-  }
+    if (group::GroupOf(pod) != world.group || group::Leaves(pod)) return std::nullopt;
+    return pod.meta.uid;
+  };
+  const kube::ListSpec pods{.resource = kube::Pod::kResource, .scope = {.ns = world.checkpoint->meta.ns}, .timeout = kAnswer};
+  HF_ASSIGN_OR_RETURN(const std::vector<std::string> members,
+                      kube::Gather<std::string>(context_.client, pods, uid_of_member, std::move(stop)));
+  const std::set<std::string> live(members.begin(), members.end());
+  std::set<std::string> seen;
   for (const group::Member& mate : world.mates) seen.insert(mate.who.pod_uid.str());
   return live == seen ? Status::Ok() : Status(Code::kConflict, "the pods of group " + world.group + " are not as they were seen");
 }

@@ -4,7 +4,9 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "kube/list_stream.h"
 #include "reconcilers/claim/cold_start.h"
+#include "reconcilers/claim/live.h"
 #include "reconcilers/claim/placement.h"
 #include "reconcilers/group/cut.h"
 #include "reconcilers/support.h"
@@ -84,36 +86,33 @@ Result<World> Reconciler::LookLive(const World& cached, std::stop_token stop) co
     world.pod = nullptr;
     return world;
   }
-  HF_ASSIGN_OR_RETURN(std::vector<Json> items, context_.client.List(api::Checkpoint::kResource, {world.pod->meta.ns, "", ""}, Calls(stop)));
-  world.candidates.clear();
-  for (const Json& item : items) {
-    const auto live = std::make_shared<const api::Checkpoint>(api::Checkpoint::FromJson(item));
-    world.candidates.push_back(Consider(context_.view, live, world.pod.get()));
-  }
   world.lineage = Trace(context_.view, *world.pod, world.pod->meta.ns, std::chrono::seconds(1));
   const size_t known = context_.view.PodsControlledBy(world.lineage.parent_uid).size();
   if (known <= kMaxLiveSiblings) {
     HF_ASSIGN_OR_RETURN(const std::vector<PodPtr> siblings, LiveSiblings(world, stop));
     AddSiblings(siblings, &world);
   }
+  // After the pods: of one that was gone already, what it left is there.
+  HF_ASSIGN_OR_RETURN(const std::vector<CheckpointPtr> checkpoints, LiveCheckpoints(context_.client, world, stop));
+  world.candidates.clear();
+  for (const CheckpointPtr& c : checkpoints) world.candidates.push_back(Consider(context_.view, c, world.pod.get()));
   return world;
 }
 
 // The pods of its parent that run, or end.
 Result<std::vector<PodPtr>> Reconciler::LiveSiblings(const World& world, std::stop_token stop) const {
-  std::vector<PodPtr> siblings;
   kube::ListOptions scope{.ns = world.pod->meta.ns, .field_selector = "status.phase=Running"};
-  for (const char* label : {"pod-template-hash", "batch.kubernetes.io/controller-uid"}) {
+  for (const char* label : {"pod-template-hash", "batch.kubernetes.io/controller-uid", "controller-revision-hash"}) {
     const auto value = world.pod->meta.labels.find(label);
     if (value != world.pod->meta.labels.end()) scope.label_selector = std::string(label) + "=" + value->second.str();
   }
-  HF_ASSIGN_OR_RETURN(std::vector<Json> items, context_.client.List(kube::Pod::kResource, scope, Calls(std::move(stop))));
-  for (const Json& item : items) {
+  auto of_its_parent = [&](const Json& item) -> std::optional<PodPtr> {
     auto pod = std::make_shared<const kube::Pod>(kube::Pod::FromJson(item));
     const kube::OwnerReference* owner = pod->meta.Controller();
-    if (owner != nullptr && owner->uid == world.lineage.parent_uid) siblings.push_back(std::move(pod));
-  }
-  return siblings;
+    return owner != nullptr && owner->uid == world.lineage.parent_uid ? std::optional<PodPtr>(std::move(pod)) : std::nullopt;
+  };
+  return kube::Gather<PodPtr>(context_.client, {.resource = kube::Pod::kResource, .scope = scope, .timeout = kAnswer}, of_its_parent,
+                              std::move(stop));
 }
 
 Result<PodPtr> Reconciler::PatchPod(const World& world, const Step& step, std::stop_token stop) {

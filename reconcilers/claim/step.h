@@ -23,7 +23,7 @@ struct World {
   PodPtr pod;
   Lineage lineage;
   Protection protection;
-  std::vector<Candidate> candidates;  // all of the pod's namespace
+  std::vector<Candidate> candidates;  // that concern the pod (live.h)
   std::vector<PodPtr> stopping;       // of its seat, that end
   bool others_run = false;            // pods of its seat that run on
   bool others_wait = false;           // pods of its seat that stand behind their gates, and do not come after its end

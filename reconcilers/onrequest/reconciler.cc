@@ -4,6 +4,7 @@
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "kube/list_stream.h"
 
 namespace holdfast::reconcilers::onrequest {
 namespace {
@@ -82,8 +83,11 @@ Result<World> Reconciler::Look(SuspendedPtr object, std::stop_token stop) const 
 
 Status Reconciler::LookLive(World* world, std::stop_token stop) const {
   const kube::ObjectMeta& object = world->object->meta;
-  HF_ASSIGN_OR_RETURN(std::vector<Json> all, context_.client.List(api::SuspendedWorkload::kResource, {}, Calls(stop)));
-  for (const Json& other : all) Take(world, api::SuspendedWorkload::FromJson(other));
+  auto read = [](const Json& other) { return std::optional(api::SuspendedWorkload::FromJson(other)); };
+  HF_ASSIGN_OR_RETURN(const std::vector<api::SuspendedWorkload> all,
+                      kube::Gather<api::SuspendedWorkload>(
+                          context_.client, {.resource = api::SuspendedWorkload::kResource, .timeout = kAnswer}, read, stop));
+  for (const api::SuspendedWorkload& other : all) Take(world, other);
   const std::string selector = std::string(kube::EndpointSlice::kServiceLabel) + "=" + world->object->spec.on_request->service.str();
   HF_ASSIGN_OR_RETURN(std::vector<Json> slices,
                       context_.client.List(kube::EndpointSlice::kResource, {object.ns, selector, ""}, Calls(stop)));

@@ -3,6 +3,7 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "kube/finalizer.h"
+#include "kube/list_stream.h"
 #include "reconcilers/suspendedworkload/manifest.h"
 
 namespace holdfast::reconcilers::suspendedworkload {
@@ -93,12 +94,16 @@ Result<World> Reconciler::LookLive(World world, std::stop_token stop) const {
   HF_ASSIGN_OR_RETURN(world.target, ReadTarget(context_.client, object, stop));
   world.members.clear();
   if (world.target) {
-    HF_ASSIGN_OR_RETURN(std::vector<Json> pods, context_.client.List(kube::Pod::kResource, {ns, "", ""}, Calls(stop)));
-    for (const Json& pod : pods) {
-      AddMember(&world, std::make_shared<const kube::Pod>(kube::Pod::FromJson(pod)), kOwnerRead);
-      const bool begins = IsPod(object) && object.status.phase == api::SuspendPhase::kSuspending && !object.status.durable;
-      if (begins && GetString(pod, {"metadata", "uid"}) == world.target->meta.uid) world.sealed = Sealed(world, pod, stop);
-    }
+    const bool begins = IsPod(object) && object.status.phase == api::SuspendPhase::kSuspending && !object.status.durable;
+    Json target;
+    auto read = [&](const Json& item) -> std::optional<PodPtr> {
+      if (begins && GetString(item, {"metadata", "uid"}) == world.target->meta.uid) target = item;
+      return std::make_shared<const kube::Pod>(kube::Pod::FromJson(item));
+    };
+    const kube::ListSpec list{.resource = kube::Pod::kResource, .scope = {.ns = ns}, .timeout = kAnswer};
+    HF_ASSIGN_OR_RETURN(const std::vector<PodPtr> pods, kube::Gather<PodPtr>(context_.client, list, read, stop));
+    for (const PodPtr& pod : pods) AddMember(&world, pod, kOwnerRead);
+    if (!target.is_null()) world.sealed = Sealed(world, target, stop);
   }
   for (size_t i = 0; i < world.kept.size(); ++i) {
     const std::string name = object.status.checkpoints[i].checkpoint;

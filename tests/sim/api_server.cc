@@ -71,12 +71,23 @@ std::string Forbidden(const std::string& collection, const Json& before, const J
 
 }  // namespace
 
+// "path=value" or "path!=value", several with commas; a field that is not there is empty.
 bool Selected(const Json& object, const std::string& selector) {
-  const size_t equals = selector.find('=');
-  if (equals == std::string::npos) return true;
-  const std::string path = selector.substr(0, equals), value = selector.substr(equals + 1);
-  const size_t dot = path.find('.');
-  return GetString(object, {path.substr(0, dot), path.substr(dot + 1)}) == value;
+  for (size_t at = 0; at < selector.size();) {
+    const size_t end = std::min(selector.find(',', at), selector.size()), equals = selector.find('=', at);
+    if (equals >= end) return true;
+    const bool other = equals > at && selector[equals - 1] == '!';
+    const Json* value = &object;
+    for (size_t from = at, until = equals - (other ? 1 : 0); value != nullptr && from < until;) {
+      const size_t dot = std::min(selector.find('.', from), until);
+      value = Find(*value, {std::string_view(selector).substr(from, dot - from)});
+      from = dot + 1;
+    }
+    const std::string text = value != nullptr && value->is_string() ? value->get<std::string>() : "";
+    if ((text == selector.substr(equals + 1, end - equals - 1)) == other) return false;
+    at = end + 1;
+  }
+  return true;
 }
 
 std::optional<ApiServer::Target> ApiServer::Parse(const std::string& path) {

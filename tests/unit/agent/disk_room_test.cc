@@ -40,6 +40,38 @@ TEST(DiskRoom, LetsInWhatFitsBesideWhatIsLeftAloneAndWhatIsUnderWay) {
   }
 }
 
+// Hole 10: what dumps take of the disk in all has a bound of its own; fetched checkpoints do not count.
+TEST(DiskRoom, DumpsHaveABoundOfTheirOwn) {
+  TempDir dir;
+  const std::string landing = dir.path() + "/landing";
+  ASSERT_TRUE(MakeDirs(landing + "/stored").ok());
+  ASSERT_TRUE(WriteFileAtomically(landing + "/stored/pages-1.img", std::string(4 * kMiB, 'x')).ok());
+  const DiskSpace disk{.size_bytes = 100 * kMiB, .free_bytes = 90 * kMiB};
+  struct Case {
+    const char* what;
+    uint64_t limit, others, bytes;
+    Code code;
+  };
+  const Case kCases[] = {
+      {"fits", 20 * kMiB, 0, 15 * kMiB, Code::kOk},
+      {"not beside what has landed", 20 * kMiB, 0, 17 * kMiB, Code::kUnavailable},
+      {"nor beside what will", 20 * kMiB, 10 * kMiB, 7 * kMiB, Code::kUnavailable},
+      {"never", 20 * kMiB, 0, 21 * kMiB, Code::kResourceExhausted},
+      {"three quarters of the disk", 0, 0, 70 * kMiB, Code::kOk},
+      {"and no more", 0, 0, 76 * kMiB, Code::kResourceExhausted},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.what);
+    DiskRoom room([&](const std::string&) -> Result<DiskSpace> { return disk; }, DiskRoom::Landing{landing, c.limit});
+    room.Hold(landing + "/others", c.others);
+    const Status answer = room.Reserve(landing + "/mine", c.bytes);
+    EXPECT_EQ(answer.code(), c.code) << answer.message();
+    room.Release(landing + "/others");
+    room.Release(landing + "/mine");
+    EXPECT_TRUE(room.Reserve(dir.path() + "/restore", 80 * kMiB).ok()) << "a restore is not bounded by it";
+  }
+}
+
 TEST(DiskRoom, WhatAFolderHasTakenAlreadyIsNotAskedForAgain) {
   TempDir dir;
   ASSERT_TRUE(MakeDirs(dir.path() + "/mine").ok());

@@ -1,4 +1,5 @@
 // Hole 10: the executor and a full disk. Nothing is frozen for which there is no room, and what cannot be written down keeps no pod frozen.
+#include "agent/store_room.h"
 #include "executor_fixture.h"
 
 namespace holdfast::agent {
@@ -58,6 +59,84 @@ TEST_F(ExecutorOnDisk, ItWaitsForTheRoomThatIsSetAsideForOthers) {
   disk->Release("another");
   EXPECT_FALSE(Drive(3));
   EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST_F(ExecutorOnDisk, DumpsTakeNoMoreOfTheDiskThanTheirsHoweverMuchIsFree) {
+  landing_limit = 500 * kMiB;
+  Restart();
+  node.estimate = 400 * kMiB;
+  ASSERT_TRUE(disk->Reserve(layout.Landing("another", Place::kDisk), 300 * kMiB).ok());
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(node.dumps, 0) << "both would pass the check alone";
+  EXPECT_THAT(Message(), HasSubstr("dumps may take 500 MiB of the node's disk, of which 300 MiB are taken"));
+  disk->Release(layout.Landing("another", Place::kDisk));
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST_F(ExecutorOnDisk, WhatIsMoreThanAllDumpsMayTakeIsNotFrozen) {
+  landing_limit = 500 * kMiB;
+  Restart();
+  node.estimate = 501 * kMiB;
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 0);
+  EXPECT_EQ(Reason(), api::reason::kNodeFull);
+  EXPECT_THAT(Message(), HasSubstr("agent.landing.disk"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorOnDisk, NothingIsFrozenForWhichTheStoreSaysThatItHasNoRoom) {
+  store_room = {{"default", 100 * kMiB}};
+  node.estimate = 500 * kMiB;
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 0);
+  EXPECT_EQ(Reason(), api::reason::kStoreFull);
+  EXPECT_THAT(Message(), HasSubstr("nothing was frozen: the store is full: it has room for 100 MiB, and this checkpoint may take 125 MiB"));
+  EXPECT_TRUE(cluster.HasEvent("pod/web-0", api::reason::kStoreFull));
+  EXPECT_TRUE(disk->Reserve(layout.Landing("another", Place::kDisk), disk_space.free_bytes / 2).ok()) << "what was set aside is free again";
+  ExpectNothingLeft();
+}
+
+TEST_F(ExecutorOnDisk, WhatMayFitIntoTheStoreIsTried) {
+  store_room = {{"default", 100 * kMiB}};
+  node.estimate = 300 * kMiB;
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST_F(ExecutorOnDisk, AStoreThatDoesNotSayIsNoReason) {
+  node.estimate = uint64_t{400} << 30;
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST_F(ExecutorOnDisk, AnotherStoreThatHasRoomTakesIt) {
+  two_stores = true;
+  Restart();
+  node.estimate = 800 * kMiB;
+  const bool own_is_default = api::StoresFor({"default", "holdfast-store-1"}, "default", "Deployment/web").front() == "default";
+  const std::string own = own_is_default ? "default" : "holdfast-store-1", another = own_is_default ? "holdfast-store-1" : "default";
+  store_room = {{own, 10 * kMiB}, {another, uint64_t{1} << 40}};
+  EXPECT_FALSE(Drive(3));
+  EXPECT_EQ(journal.Read("ck-uid")->store, another);
+  EXPECT_EQ(cluster.Seen().status.phase, api::Phase::kReady);
+}
+
+TEST(StoreRoom, WhatADumpTakesThereIsToldByTheLastOneOfItsWorkload) {
+  api::Checkpoint last;
+  last.status.memory_bytes = 900;
+  last.status.files_bytes = 100;
+  last.status.stored_bytes = 50;
+  EXPECT_EQ(WillTake(2000, true, &last), 100U);
+  EXPECT_EQ(WillTake(2000, false, &last), 100U);
+  EXPECT_EQ(WillTake(2000, true, nullptr), 500U) << "without it its state is lost, so it is tried where it may fit";
+  EXPECT_EQ(WillTake(2000, false, nullptr), 2000U);
+  last.status.stored_bytes = 5000;
+  EXPECT_EQ(WillTake(2000, true, &last), 2000U) << "no more than there is";
+  last.status = {};
+  EXPECT_EQ(WillTake(2000, true, &last), 500U) << "it does not tell";
+  EXPECT_EQ(WillTake(0, true, nullptr), 0U);
+  EXPECT_LE(WillTake(~uint64_t{0}, false, nullptr), uint64_t{1} << 62);
 }
 
 TEST_F(ExecutorOnDisk, ADiskThatFillsWhileThePodIsFrozenTakesTheJournalStill) {

@@ -56,7 +56,8 @@ class ExecutorTest : public ::testing::Test {
       return pod.meta.uid == "pod-uid" ? still_idle : Status(Code::kNotFound, "another pod");
     };
     options.free_part = [this] { return free_part; };
-    disk = std::make_unique<DiskRoom>([this](const std::string&) -> Result<DiskSpace> { return disk_space; });
+    disk = std::make_unique<DiskRoom>([this](const std::string&) -> Result<DiskSpace> { return disk_space; },
+                                      DiskRoom::Landing{layout.state + "/landing", landing_limit});
     options.disk = disk.get();
     memory = std::make_unique<LandingMemory>(landing_budget, layout, [this]() -> Result<MemoryRoom> { return room; });
     options.memory = memory.get();
@@ -148,7 +149,8 @@ class ExecutorTest : public ::testing::Test {
   MemoryRoom room = {.size_bytes = 1 << 30, .free_bytes = 1 << 30, .node_bytes = uint64_t{16} << 30, .available_bytes = uint64_t{8} << 30};
   std::string boot_id = "boot-1";
   DiskSpace disk_space = {.size_bytes = uint64_t{1} << 40, .free_bytes = uint64_t{1} << 39};
-  bool disk_full = false;  // it takes no more of the journal
+  uint64_t landing_limit = 0;  // before Restart
+  bool disk_full = false;      // it takes no more of the journal
   std::unique_ptr<DiskRoom> disk;
   std::unique_ptr<LandingMemory> memory;
   std::vector<std::string> kept;  // landing folders that a cache might have taken over
@@ -161,8 +163,13 @@ class ExecutorTest : public ::testing::Test {
   FakeNode node;
   FakeKubelet kubelet;
   FakeStore store, second;
-  Stores stores{{{"default", &store}}, nullptr, clock};
-  Stores both{{{"default", &store}, {"holdfast-store-1", &second}}, nullptr, clock};
+  std::map<std::string, uint64_t> store_room;  // of those that say
+  Stores::Room room_of = [this](const std::string& name, MonoTime, std::stop_token) -> Result<uint64_t> {
+    const auto said = store_room.find(name);
+    return said == store_room.end() ? Result<uint64_t>(Status(Code::kUnavailable, "it does not say")) : said->second;
+  };
+  Stores stores{{{"default", &store}}, nullptr, clock, room_of};
+  Stores both{{{"default", &store}, {"holdfast-store-1", &second}}, nullptr, clock, room_of};
   bool two_stores = false;  // before Restart
   FakeCluster cluster;
   Metrics metrics;
