@@ -145,6 +145,17 @@ PodPtr EvictionWebhook::PodOf(const std::string& ns, const std::string& name) co
   return live.status().code() == Code::kNotFound ? nullptr : cached;
 }
 
+// As PodOf: a cache may not have heard yet that a restore has begun.
+CheckpointPtr EvictionWebhook::RestoredFrom(const kube::Pod& pod) const {
+  const std::string name = pod.meta.Annotation(api::kRestore);
+  if (name.empty() || pod.phase == "Running" || Ended(pod)) return nullptr;
+  kube::CallOptions call;
+  call.timeout = options_.live_read;
+  Result<api::Checkpoint> live = context_.client.Get<api::Checkpoint>(pod.meta.ns, name, call);
+  if (live.ok()) return std::make_shared<const api::Checkpoint>(std::move(*live));
+  return context_.view.GetCheckpoint(pod.meta.ns, name);
+}
+
 kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& request) {
   if (request.operation != "CREATE" || request.subresource != "eviction") return {};
   if (!options_.own_username.empty() && request.username == options_.own_username) return {};
@@ -163,6 +174,7 @@ kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& re
     if (c->spec.pod_name == world.name && c->spec.pod_uid != world.pod->meta.uid) world.predecessors.push_back(c);
   }
   world.node = context_.view.GetNode(world.pod->node_name);
+  world.restored_from = RestoredFrom(*world.pod);
   world.store_down = options_.store_down && options_.store_down();
   const drain::EvictionAnswer answer = drain::AnswerEviction(world, context_.clock.Wall());
   if (!request.dry_run) {

@@ -51,6 +51,7 @@ class EvictionWebhook {
   kube::AdmissionResponse LeaveLast(const kube::Pod& pod) const;
   bool Told(const reconcilers::Notice& notice, const kube::Pod& pod);
   reconcilers::PodPtr PodOf(const std::string& ns, const std::string& name) const;
+  reconcilers::CheckpointPtr RestoredFrom(const kube::Pod& pod) const;
   reconcilers::Context context_;
   CheckpointCreator& creator_;
   const EvictionWebhookOptions options_;

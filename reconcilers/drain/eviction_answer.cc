@@ -65,6 +65,14 @@ const api::Checkpoint* MovedFrom(const EvictionWorld& w, WallTime now) {
   return nullptr;
 }
 
+// Its processes are about to run, and nobody else goes on from what they are restored from.
+bool IsBeingRestored(const EvictionWorld& w, WallTime now) {
+  const api::Checkpoint* c = w.restored_from.get();
+  if (c == nullptr || !c->status.claim || c->status.claim->pod_uid != w.pod->meta.uid || !BeingRestored(*c)) return false;
+  const auto began = ParseTime(WordOfClaim(*c)->at);
+  return began && now - *began < kRestoreStands;
+}
+
 // Nothing: the attempt is over and says nothing about this request.
 std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Checkpoint& c, WallTime now) {
   const api::Condition* ready = c.Ready();
@@ -107,8 +115,10 @@ EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now) {
     answer.gone = true;
     return answer;
   }
-  if (seen.pod->phase != "Running" && !api::RunsInPart(*seen.pod)) return allow;
   if (!seen.asked_uid.empty() && seen.asked_uid != seen.pod->meta.uid) return allow;  // the API server answers that
+  if (seen.pod->phase != "Running" && !api::RunsInPart(*seen.pod)) {
+    return IsBeingRestored(seen, now) ? Refuse("holdfast: " + Who(seen) + " is being restored, and is checkpointed when it runs") : allow;
+  }
 
   // Final ones only: any other leaves the pod as it is. The newest speaks.
   std::vector<CheckpointPtr> attempts;

@@ -20,6 +20,9 @@ inline constexpr Duration kEvictingStands = std::chrono::seconds(60);
 // same name that took its place (StatefulSets).
 inline constexpr Duration kOldRequestStands = std::chrono::seconds(60);
 
+// A pod that is being restored is checkpointed once it runs; so long after its restore began it is not waited for any more.
+inline constexpr Duration kRestoreStands = std::chrono::minutes(5);
+
 struct EvictionWorld {
   std::string ns, name;
   std::string asked_uid;  // of the request's preconditions; empty: any
@@ -28,6 +31,7 @@ struct EvictionWorld {
   std::vector<CheckpointPtr> checkpoints;   // of this pod's uid
   std::vector<CheckpointPtr> predecessors;  // of other uids, with this pod's name
   NodePtr node;                             // of the pod
+  CheckpointPtr restored_from;              // of one that does not run yet: what its gate was opened with; null: nothing
   bool store_down = false;                  // known, not suspected
 };
 

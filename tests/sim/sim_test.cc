@@ -66,7 +66,7 @@ TEST(Simulation, BreaksNoRuleWithTheFirstSeeds) {
 
 // StatefulSets, Jobs, bare pods, and containers that crash.
 TEST(Simulation, BreaksNoRuleWithEveryKindOfOwner) {
-  for (uint64_t seed = 1; seed <= kFirstSeeds / 2; ++seed) {
+  for (uint64_t seed = 1; seed <= kFirstSeeds / 3; ++seed) {
     const Plan plan{.seed = seed, .kinds = kKindsOfProcesses, .world = kOwners};
     EXPECT_EQ(Broken(PlayPlan(plan)), "") << PlanText(plan);
   }

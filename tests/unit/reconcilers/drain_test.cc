@@ -36,6 +36,35 @@ TEST(Drain, TheFirstRequestMakesACheckpointAndIsHeldBack) {
   EXPECT_EQ(answer.message, "holdfast: checkpointing default/web-a (waiting)");
 }
 
+// Its state would be nobody's: what it is restored from is used, and its processes run for a moment at most.
+TEST(Drain, APodThatIsBeingRestoredIsNotLetGo) {
+  EvictionWorld w = Asked();
+  kube::Pod pod = WebPod();
+  pod.phase = "Pending";
+  w.pod = Share(pod);
+  api::Checkpoint from = InPhase(Phase::kReady, "web-0", "uid-old");
+  auto allowed = [&](int seconds) {
+    w.restored_from = Share(from);
+    const EvictionAnswer answer = AnswerEviction(w, At(seconds));
+    EXPECT_FALSE(answer.create) << "it is made when the pod runs";
+    return answer.allow;
+  };
+  EXPECT_TRUE(allowed(20)) << "nobody has claimed it";
+  from.status.claim = api::Claim{"web-a", "uid-a", FormatTime(At(12))};
+  EXPECT_TRUE(allowed(20)) << "its restore has not begun: the next one shall have it";
+  from.status.restores = {{"web-a", "node-b", FormatTime(At(15)), "Started", "", 0, false, "uid-a"}};
+  EXPECT_FALSE(allowed(20));
+  EXPECT_FALSE(allowed(15 + 299));
+  EXPECT_TRUE(allowed(15 + 301)) << "whoever drains is not held by a node that says nothing";
+  from.status.claim->pod_uid = "uid-b";
+  EXPECT_TRUE(allowed(20)) << "another pod's";
+  from.status.claim->pod_uid = "uid-a";
+  from.status.restores.push_back({"web-a", "node-b", FormatTime(At(17)), "Failed", "", 0, false, "uid-a"});
+  EXPECT_TRUE(allowed(20)) << "nothing of it ran";
+  w.restored_from = nullptr;
+  EXPECT_TRUE(AnswerEviction(w, At(20)).allow);
+}
+
 // kubectl repeats its request by name until it hears of success or that the pod is gone.
 TEST(Drain, ARepeatedRequestDoesNotEvictThePodOfTheSameNameThatTookItsPlace) {
   EvictionWorld w = Asked();
