@@ -26,6 +26,7 @@ std::string PlanText(const Plan& plan) {
   add("drains", plan.drains, usual.drains);
   add("faults", static_cast<int>(plan.faults), static_cast<int>(usual.faults));
   add("kinds", plan.kinds, usual.kinds);
+  if (plan.real_store) text += " store=real";
   if (!plan.only) return text;
   text += " only=";
   for (const int number : *plan.only) text += (text.back() == '=' ? "" : ",") + std::to_string(number);
@@ -52,6 +53,8 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.faults = number;
     } else if (name == "kinds" && number > 0 && number <= kAllKinds) {
       plan.kinds = number;
+    } else if (name == "store" && (value == "real" || value == "model")) {
+      plan.real_store = value == "real";
     } else if (name == "only") {
       plan.only = Numbers(value);
     } else {

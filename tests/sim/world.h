@@ -19,6 +19,7 @@ struct Plan {
   int drains = 12;        // of nodes, one after the other
   double faults = 20;     // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
   int kinds = kAllKinds;  // of faults, in the order of faults.cc: those of processes and networks come first, then those of nodes and users
+  bool real_store = false;  // the product's own, with faults of its own beside the others; else a model of it
   // Of the faults that the seed says, by their numbers, only these come to be; unset: all. What shrinks a story (shrink.h).
   std::optional<std::set<int>> only{};
   std::string folder{};  // for the nodes' files, which Play makes and removes
