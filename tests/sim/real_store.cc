@@ -252,7 +252,7 @@ std::optional<std::string> RealStore::Serve(const std::string& request) {
 void RealStore::Heard(const Client& client, const storage::HttpCall& call, const storage::HttpAnswer& answer) {
   if (answer.status < 400 || call.method != "POST" || !call.path.starts_with("/v1/sessions/")) return;
   const std::string said = storage::DecodeError(answer.status, answer.body).message();
-  if (said.find("open sessions") != std::string::npos && !said.starts_with("node " + client.token))
+  if (said.find("open sessions") != std::string::npos && !said.starts_with("node " + client.token) && !std::exchange(crowded_, true))
     broken_("OthersLeaveRoom", client.token + " may not store: " + said);
 }
 

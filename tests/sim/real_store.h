@@ -65,7 +65,7 @@ class RealStore final : public Store {
   std::string why_not_;
   Duration slow_{0};
   MonoTime hangs_until_;
-  bool stopped_ = false;
+  bool crowded_ = false, stopped_ = false;
 };
 
 }  // namespace holdfast::sim
