@@ -58,7 +58,7 @@ void StoreClient::Probe(std::stop_token stop) {
 bool StoreClient::down() const { return answered_ && clock_.Mono().time_since_epoch().count() - last_answer_ns_ > kDownAfter.count(); }
 
 void StoreClient::Start() {
-  thread_ = std::jthread([this](std::stop_token stop) {
+  thread_ = Thread([this](std::stop_token stop) {
     while (!stop.stop_requested()) {
       Probe(stop);
       clock_.Sleep(kProbeEvery, stop);

@@ -4,8 +4,8 @@
 
 #include <atomic>
 #include <memory>
-#include <thread>
 
+#include "base/thread.h"
 #include "reconcilers/checkpoint/reconciler.h"
 #include "reconcilers/restorepolicy/retainer.h"
 #include "storage/remote.h"
@@ -37,7 +37,7 @@ class StoreClient {
   Clock& clock_;
   std::atomic<int64_t> last_answer_ns_;
   std::atomic<bool> answered_ = false;
-  std::jthread thread_;
+  Thread thread_;
 };
 
 }  // namespace holdfast::controller

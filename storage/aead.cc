@@ -44,7 +44,14 @@ bool Update(EVP_CIPHER_CTX* context, std::span<const std::byte> aad, std::span<c
          (EVP_CipherUpdate(context, Bytes(out), &n, Bytes(in), static_cast<int>(in.size())) == 1 && n == static_cast<int>(in.size()));
 }
 
+std::function<void(std::span<uint8_t>)>& Source() {
+  static std::function<void(std::span<uint8_t>)> source;
+  return source;
+}
+
 }  // namespace
+
+void UseRandom(std::function<void(std::span<uint8_t>)> source) { Source() = std::move(source); }
 
 Secret Derive(const char* context, const Secret& key, std::span<const uint8_t> info) {
   blake3_hasher hasher;
@@ -57,6 +64,10 @@ Secret Derive(const char* context, const Secret& key, std::span<const uint8_t> i
 }
 
 Status FillRandom(std::span<uint8_t> bytes) {
+  if (Source()) {
+    Source()(bytes);
+    return Status::Ok();
+  }
   if (getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) return Status::Ok();
   return Status(Code::kUnavailable, "the kernel gave no random bytes for a key");
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/status.h"
@@ -17,6 +18,8 @@ inline constexpr size_t kTagBytes = 16;
 // BLAKE3's derive-key mode: `context` says what the new key is for, `key` and then `info` are its material.
 Secret Derive(const char* context, const Secret& key, std::span<const uint8_t> info);
 Status FillRandom(std::span<uint8_t> bytes);  // kUnavailable when the kernel gives none
+// A simulation's (tests/sim), which must be the same twice: keys made of it protect nothing. Null: the kernel's again. From one thread.
+void UseRandom(std::function<void(std::span<uint8_t>)> source);
 Result<Salt> NewSalt();
 
 // `out` has plain.size() + kTagBytes. One `key` and `nonce` must never be used for two messages.

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 #include "base/file.h"
+#include "base/random_seed.h"
 #include "storage/wire.h"
 
 namespace holdfast::storage {
@@ -87,7 +87,8 @@ long Milliseconds(Duration duration) { return std::max<long>(1, std::chrono::dur
 
 }  // namespace
 
-HttpCaller::HttpCaller(HttpCallerOptions options, Clock& clock) : options_(std::move(options)), clock_(clock) {
+HttpCaller::HttpCaller(HttpCallerOptions options, Clock& clock)
+    : options_(std::move(options)), clock_(clock), random_(static_cast<uint32_t>(RandomSeed())) {
   static const bool ready = [] {
     signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that the peer has closed
     return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
@@ -143,6 +144,17 @@ Result<HttpAnswer> HttpCaller::Try(const HttpCall& call, const CallLimits& limit
   }
   const Duration left = limits.deadline - clock_.Mono();
   if (left <= Duration(0)) return Status(Code::kUnavailable, "no time left to ask " + options_.url);
+  Result<HttpAnswer> answer =
+      options_.exchange
+          ? options_.exchange(call, {.deadline = clock_.Mono() + std::min(options_.attempt_timeout, left), .stop = limits.stop})
+          : Exchange(call, token, left, limits);
+  if (limits.stop.stop_requested()) return Status(Code::kCancelled, "stopped while asking " + options_.url);
+  if (answer.ok() && (answer->status < 200 || answer->status > 299)) return DecodeError(answer->status, answer->body);
+  return answer;
+}
+
+// Over libcurl.
+Result<HttpAnswer> HttpCaller::Exchange(const HttpCall& call, const std::string& token, Duration left, const CallLimits& limits) {
   CURL* curl = Borrow();
   if (curl == nullptr) return Status(Code::kResourceExhausted, "libcurl has no memory for a request");
   Transfer transfer;
@@ -190,25 +202,27 @@ Result<HttpAnswer> HttpCaller::Try(const HttpCall& call, const CallLimits& limit
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_slist_free_all(headers);
   Return(curl);
-  if (limits.stop.stop_requested()) return Status(Code::kCancelled, "stopped while asking " + options_.url);
   if (transfer.too_long)
     return Status(Code::kInternal,
                   options_.url + call.path + " answers with more than " + std::to_string(call.max_answer_bytes) + " bytes");
   if (code != CURLE_OK) return Status(Code::kUnavailable, options_.url + ": " + (error[0] != '\0' ? error : curl_easy_strerror(code)));
   transfer.answer.status = static_cast<int>(status);
-  if (status < 200 || status > 299) return DecodeError(transfer.answer.status, transfer.answer.body);
   return std::move(transfer.answer);
 }
 
+// Between half and all of it, so that agents that lost the same server do not come back together.
+Duration HttpCaller::Jittered(Duration backoff) {
+  std::lock_guard lock(mutex_);
+  return backoff / 2 + backoff / 2 * static_cast<long>(random_() % 1024) / 1024;
+}
+
 Result<HttpAnswer> HttpCaller::Call(const HttpCall& call, const CallLimits& limits) {
-  thread_local std::minstd_rand random(std::random_device{}());
   Duration backoff = kFirstBackoff;
   while (true) {
     if (limits.stop.stop_requested()) return Status(Code::kCancelled, "stopped while asking " + options_.url);
     Result<HttpAnswer> answer = Try(call, limits);
     if (answer.ok() || answer.status().code() != Code::kUnavailable) return answer;
-    // Between half and all of it, so that agents that lost the same server do not come back together.
-    const Duration pause = backoff / 2 + backoff / 2 * static_cast<long>(random() % 1024) / 1024;
+    const Duration pause = Jittered(backoff);
     if (clock_.Mono() + pause >= limits.deadline) return answer.status().With("the store did not answer in time");
     if (!clock_.Sleep(pause, limits.stop)) return Status(Code::kCancelled, "stopped while waiting for " + options_.url);
     backoff = std::min(backoff * 2, kLongestBackoff);

@@ -2,7 +2,9 @@
 // call that found no answer is repeated, with back-off, until the caller's deadline. Thread-safe; every call must be safe to repeat.
 #pragma once
 
+#include <functional>
 #include <mutex>
+#include <random>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -13,17 +15,22 @@
 
 namespace holdfast::storage {
 
+struct CallLimits {
+  MonoTime deadline;
+  std::stop_token stop;
+};
+
+struct HttpCall;
+struct HttpAnswer;
+
 struct HttpCallerOptions {
   std::string url;         // https://host:port
   std::string ca_file;     // empty: the system's
   std::string token_file;  // empty: no token is sent
   Duration connect_timeout = std::chrono::seconds(3);
   Duration attempt_timeout = std::chrono::seconds(30);  // of one try; a peer that hangs costs this much
-};
-
-struct CallLimits {
-  MonoTime deadline;
-  std::stop_token stop;
+  // One try where there are no sockets (tests/sim), in `limits` of its own: any answer that came, else kUnavailable. Unset: libcurl.
+  std::function<Result<HttpAnswer>(const HttpCall& call, const CallLimits& limits)> exchange = {};
 };
 
 struct HttpCall {
@@ -54,6 +61,8 @@ class HttpCaller {
 
  private:
   Result<HttpAnswer> Try(const HttpCall& call, const CallLimits& limits);
+  Result<HttpAnswer> Exchange(const HttpCall& call, const std::string& token, Duration left, const CallLimits& limits);
+  Duration Jittered(Duration backoff);
   Result<std::string> Token();
   void* Borrow();
   void Return(void* handle);
@@ -64,6 +73,7 @@ class HttpCaller {
   std::vector<void*> idle_;  // CURL handles, each with its connection
   std::string token_;
   MonoTime token_read_{};
+  std::minstd_rand random_;
 };
 
 }  // namespace holdfast::storage

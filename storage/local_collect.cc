@@ -116,7 +116,7 @@ Status LocalStore::Repack(const std::vector<PackPointer>& group, bool tight, con
   for (const PackPointer& pack : group) {
     if (status.ok() && !options.stop.stop_requested()) status = Copy(pack, filling, options, moves);
   }
-  std::set<PackPointer> filled;
+  PackSet filled;
   for (const Move& move : moves) filled.insert(move.to.pack);
   for (const PackPointer& pack : filled) {
     Status sealed = SealPack(pack);

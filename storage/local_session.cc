@@ -42,7 +42,7 @@ Result<std::vector<bool>> LocalStore::Missing(const std::string& session, std::s
 // Pinned first, so that it stays; then its pack is sealed. The mark of the session makes the next start keep all of its namespace.
 Result<std::vector<bool>> LocalStore::Secure(const std::string& session, std::span<const SegmentId> ids) {
   HF_ASSIGN_OR_RETURN(std::vector<bool> missing, Missing(session, ids));
-  std::set<PackPointer> unsealed;
+  PackSet unsealed;
   {
     std::lock_guard lock(mutex_);
     HF_ASSIGN_OR_RETURN(OpenState * state, FindOpen(session));

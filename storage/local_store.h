@@ -145,6 +145,10 @@ class LocalStore final : public Store {
     std::shared_ptr<const File> file;
   };
   using PackPointer = std::shared_ptr<Pack>;
+  struct ById {
+    bool operator()(const PackPointer& a, const PackPointer& b) const { return a->id < b->id; }
+  };
+  using PackSet = std::set<PackPointer, ById>;  // the same order in every process
   // The pack that a session (or a collection) fills. Its mutex is taken before the store's.
   struct Filling {
     std::mutex mutex;
@@ -161,8 +165,8 @@ class LocalStore final : public Store {
   struct Holding {
     std::vector<IdKey> segments;
     std::vector<HeldLeaf> leaves;
-    uint64_t new_bytes = 0;          // that nobody referred to before
-    std::set<PackPointer> unsealed;  // packs with some of it that are not durable yet
+    uint64_t new_bytes = 0;  // that nobody referred to before
+    PackSet unsealed;        // packs with some of it that are not durable yet
   };
   struct OpenState {
     std::string ns;

@@ -11,6 +11,7 @@
 #include "kube/http_server.h"
 #include "storage/limits.h"
 #include "storage/server/routes.h"
+#include "storage/server/upkeep.h"
 
 namespace holdfast::storage {
 namespace {
@@ -24,8 +25,7 @@ const kube::HttpServerOptions kShell{.threads = 48,
                                      .silence = std::chrono::seconds(10),
                                      .idle = std::chrono::seconds(30)};
 constexpr Duration kLastAnswers = std::chrono::seconds(1);  // to those whose requests have ended when it stops
-constexpr Duration kLookAgain = std::chrono::seconds(1), kCollectAgain = std::chrono::seconds(5), kScrubAgain = std::chrono::seconds(5);
-constexpr uint64_t kCollectBytesPerSecond = 64 << 20;
+constexpr Duration kLookAgain = std::chrono::seconds(1);
 
 // What changes when a file is replaced.
 std::string Version(const std::string& path) {
@@ -57,7 +57,8 @@ struct StoreServer::Impl {
   Routes routes;
   LocalStore& store;
   std::unique_ptr<kube::HttpServer> server;
-  std::jthread keeper, collector, scrubber;
+  std::jthread keeper;
+  std::optional<Upkeep> upkeep;
   std::string certificate_version;
   std::atomic<bool> serving{false};
   int port = 0;
@@ -65,8 +66,6 @@ struct StoreServer::Impl {
   Status LoadCertificate();
   Status AwaitCertificate(std::stop_token stop);
   void Keep(std::stop_token stop);
-  void Collect(std::stop_token stop);
-  void Scrub(std::stop_token stop);
 };
 
 Status StoreServer::Impl::LoadCertificate() {
@@ -89,43 +88,14 @@ Status StoreServer::Impl::AwaitCertificate(std::stop_token stop) {
   }
 }
 
-// Certificates are replaced while we run, and sessions that nobody uses end.
+// Certificates are replaced while we run.
 void StoreServer::Impl::Keep(std::stop_token stop) {
   std::string told;
   while (clock.Sleep(kLookAgain, stop)) {
-    store.ExpireSessions();
     if (options.tls_cert_file.empty()) continue;
     Status loaded = LoadCertificate();
     if (!loaded.ok() && loaded.message() != told) LogWarning("the old certificate stays in use", {{"error", loaded.ToString()}});
     told = loaded.message();
-  }
-}
-
-void StoreServer::Impl::Collect(std::stop_token stop) {
-  std::string told;
-  while (clock.Sleep(kCollectAgain, stop)) {
-    Result<CollectReport> report =
-        store.Collect({.bytes_per_second = kCollectBytesPerSecond, .tighten_after = options.tighten_after, .stop = stop});
-    if (!report.ok() && report.status().message() != told)
-      LogWarning("space cannot be given back", {{"error", report.status().ToString()}});
-    told = report.status().message();
-    if (report.ok() && (report->removed > 0 || report->repacked > 0)) {
-      LogInfo("space given back", {{"removed_packs", report->removed},
-                                   {"repacked", report->repacked},
-                                   {"tightened", report->tightened},
-                                   {"copied_bytes", report->copied_bytes}});
-    }
-  }
-}
-
-void StoreServer::Impl::Scrub(std::stop_token stop) {
-  std::string told;
-  ScrubOptions scrub = options.scrub;
-  scrub.stop = stop;
-  while (clock.Sleep(kScrubAgain, stop)) {
-    const Status status = store.Scrub(scrub);
-    if (!status.ok() && status.message() != told) LogWarning("scrub: how far it is cannot be written down", {{"error", status.ToString()}});
-    told = status.message();
   }
 }
 
@@ -156,8 +126,7 @@ Status StoreServer::Start(std::stop_token stop) {
   impl_->port = impl_->server->port();
   impl_->serving = true;
   impl_->keeper = std::jthread([this](std::stop_token token) { impl_->Keep(token); });
-  impl_->collector = std::jthread([this](std::stop_token token) { impl_->Collect(token); });
-  if (options.scrub.every > Duration(0)) impl_->scrubber = std::jthread([this](std::stop_token token) { impl_->Scrub(token); });
+  impl_->upkeep.emplace(impl_->store, UpkeepOptions{.tighten_after = options.tighten_after, .scrub = options.scrub}, impl_->clock);
   LogInfo("serving",
           {{"address", options.address}, {"port", impl_->port}, {"tls", with_tls}, {"authentication", impl_->authenticator != nullptr}});
   return Status::Ok();
@@ -170,15 +139,13 @@ Metrics& StoreServer::metrics() { return impl_->routes.metrics(); }
 void StoreServer::Stop() {
   if (!impl_->server) return;
   impl_->keeper.request_stop();
-  impl_->collector.request_stop();
-  impl_->scrubber.request_stop();
+  impl_->upkeep->RequestStop();
   impl_->serving = false;
   impl_->server->StopListening();
   if (!impl_->routes.Drain(impl_->options.drain)) LogWarning("requests were cut off");
   impl_->server->Stop(kLastAnswers);
   impl_->keeper.join();
-  impl_->collector.join();
-  if (impl_->scrubber.joinable()) impl_->scrubber.join();
+  impl_->upkeep.reset();
   impl_->server.reset();
   LogInfo("stopped serving");
 }

@@ -39,6 +39,7 @@ void World::Disturb() {
       if (agents_[i] != nullptr && agents_[i]->dead()) Bury(std::move(agents_[i]));
       if (agents_[i] == nullptr && machines_[i]->up() && turns_.random().Chance(0.05)) StartAgent(i);
     }
+    store_->Look();
     turns_.Pause(kTurn);
   }
 }
@@ -47,9 +48,14 @@ void World::OneFault(int number) {
   Random random(plan_.seed * 31 + static_cast<uint64_t>(number));
   const size_t node = random.Below(agents_.size()), replica = random.Below(kReplicas);
   const std::string& on = machines_[node]->name();
-  const uint64_t kind = random.Below(static_cast<uint64_t>(plan_.kinds));
+  const int of_store = plan_.real_store ? RealStore::kKindsOfFaults : 0;
+  const uint64_t kind = random.Below(static_cast<uint64_t>(plan_.kinds + of_store));
   if (!Plays(number)) return;
   auto tell = [&](const std::string& what) { Tell("fault " + std::to_string(number) + ": " + what); };
+  if (kind >= static_cast<uint64_t>(plan_.kinds)) {
+    tell("at the store");
+    return store_->Disturb(static_cast<int>(kind) - plan_.kinds, random);
+  }
   const bool agent_lives = agents_[node] != nullptr && !agents_[node]->dead();
   switch (kind) {
     case 0:
@@ -61,11 +67,11 @@ void World::OneFault(int number) {
       tell("controller " + std::to_string(replica) + " dies");
       return controllers_[replica]->Kill();
     case 2:
-      if (!store_.reachable()) return;
+      if (!store_->reachable()) return;
       tell("the store is out of reach");
-      store_.Away(turns_.Mono());
+      store_->Away(turns_.Mono());
       return After(random.Between(milliseconds(200), random.Chance(0.2) ? seconds(random.Chance(0.3) ? 900 : 60) : seconds(5)), [this] {
-        store_.Back();
+        store_->Back();
         Tell("the store answers again");
       });
     case 3:

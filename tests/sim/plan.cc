@@ -27,6 +27,7 @@ std::string PlanText(const Plan& plan) {
   add("faults", static_cast<int>(plan.faults), static_cast<int>(usual.faults));
   add("kinds", plan.kinds, usual.kinds);
   add("world", plan.world, usual.world);
+  if (plan.real_store) text += " store=real";
   if (!plan.only) return text;
   text += " only=";
   for (const int number : *plan.only) text += (text.back() == '=' ? "" : ",") + std::to_string(number);
@@ -55,6 +56,8 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.kinds = number;
     } else if (name == "world" && number >= 0 && number <= kAllWorlds) {
       plan.world = number;
+    } else if (name == "store" && (value == "real" || value == "model")) {
+      plan.real_store = value == "real";
     } else if (name == "only") {
       plan.only = Numbers(value);
     } else {

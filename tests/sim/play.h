@@ -8,7 +8,9 @@
 #include "base/random_seed.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/kubernetes.h"
+#include "tests/sim/model_store.h"
 #include "tests/sim/process.h"
+#include "tests/sim/real_store.h"
 #include "tests/sim/world.h"
 
 namespace holdfast::sim {
@@ -43,6 +45,7 @@ class World {
   Verdict Play();
 
  protected:
+  std::unique_ptr<Store> NewStore();
   void Tell(const std::string& what);
   void Live();
   virtual void Connect();
@@ -69,6 +72,7 @@ class World {
   template <class Process>
   std::shared_ptr<Wire> NewWire(const std::string& user, const std::string& who, std::unique_ptr<Process>& slot);
 
+  void LookIntoStore();
   bool AllRun() const { return NotQuiet().empty(); }
   std::string NotQuiet() const;  // what is still under way; empty: nothing
   std::string NotWell() const;   // what is wrong with who should see to it; empty: nothing
@@ -79,8 +83,8 @@ class World {
   std::string story_;
   Judge judge_;
   ApiServer server_{turns_};
-  Store store_;
   Weather weather_;
+  const std::unique_ptr<Store> store_;
   Kubernetes kubernetes_;
   std::vector<std::unique_ptr<Machine>> machines_;
   std::vector<std::unique_ptr<ControllerProcess>> controllers_;

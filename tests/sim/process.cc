@@ -8,13 +8,13 @@ namespace {
 
 controller::PodWebhookOptions PodWebhooks() { return {.wait_image = "holdfast:1"}; }
 
-controller::EvictionWebhookOptions EvictionWebhooks(const Store& store, const Turns& turns) {
-  return {.own_username = kControllerUser, .own_namespace = kOwnNamespace, .store_down = [&] { return store.IsDown(turns.Mono()); }};
+controller::EvictionWebhookOptions EvictionWebhooks(const ControllersStore& store) {
+  return {.own_username = kControllerUser, .own_namespace = kOwnNamespace, .store_down = [&] { return store.down(); }};
 }
 
-controller::Leadership::Options Leading(const Store& store, const Turns& turns) {
+controller::Leadership::Options Leading(const ControllersStore& store) {
   controller::Leadership::Options options;
-  options.store_down = [&] { return store.IsDown(turns.Mono()); };
+  options.store_down = [&] { return store.down(); };
   options.workers = 1;  // of each kind: two could wait for one another's mutex, and here that is for ever
   options.ns = kOwnNamespace;
   return options;
@@ -25,15 +25,16 @@ controller::Leadership::Options Leading(const Store& store, const Turns& turns) 
 ControllerProcess::ControllerProcess(Turns& turns, std::shared_ptr<Wire> wire, Store& store, const std::string& identity)
     : turns_(turns),
       wire_(std::move(wire)),
+      store_(store.ForController()),
       metrics_({api::kDefaultStore}),
       client_(wire_, turns, &metrics_.runtime()),
       events_(client_, "holdfast-controller", identity, &metrics_.runtime()),
       caches_(client_),
       context_{caches_, client_, events_, turns, [this](const Json& checkpoint) { caches_.checkpoints.Observe(checkpoint); }},
-      leadership_(caches_, context_, metrics_, store, store, Leading(store, turns)),
+      leadership_(caches_, context_, metrics_, store_->contents(), store_->meter(), Leading(*store_)),
       creator_(client_),
       pods_(caches_, ended_, PodWebhooks(), turns),
-      evictions_(context_, creator_, EvictionWebhooks(store, turns)) {
+      evictions_(context_, creator_, EvictionWebhooks(*store_)) {
   caches_.pods.AddHandler([this](const auto& old, const auto& now) { ended_.Saw(old, now); });
   main_ = Thread([this](std::stop_token stop) {
     caches_.Start();
@@ -53,6 +54,7 @@ ControllerProcess::~ControllerProcess() {
 void ControllerProcess::Kill() {
   dead_ = true;
   wire_->Kill();
+  store_->Kill();
 }
 
 std::optional<kube::AdmissionResponse> ControllerProcess::MutatePod(const kube::AdmissionRequest& request) {
@@ -108,10 +110,11 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
     : turns_(turns),
       wire_(std::move(wire)),
       machine_(machine),
+      store_(store.ForAgent(machine.name())),
       client_(wire_, turns, &metrics_.runtime()),
       cluster_(client_, machine.name(), &metrics_.runtime()),
       journal_(machine.layout().JournalFolder()),
-      stores_({{api::kDefaultStore, &store}}, nullptr, turns),
+      stores_({{api::kDefaultStore, &store_->store()}}, store_->Within(), turns),
       fence_(std::move(*fence)),
       hands_(std::make_unique<Hands>(machine, dead_)) {
   const agent::Layout layout = machine.layout();
@@ -119,7 +122,9 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
   executing.node_name = machine.name();
   executing.boot_id = machine.boot_id();
   executing.admit = [this](int64_t term) { return fence_->Admit(term); };
-  executing.ingest = [](const std::string& dir, storage::Session& session, const storage::IngestOptions&) { return Ingest(dir, session); };
+  executing.ingest = [this](const std::string& dir, storage::Session& session, const storage::IngestOptions& how) {
+    return store_->Ingest(dir, session, how);
+  };
   executor_ =
       std::make_unique<agent::Executor>(executing, layout, journal_, *hands_, *hands_, stores_, cluster_, metrics_, machine.clock());
   kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = 4, .timeout = std::chrono::hours(1)};
@@ -144,8 +149,8 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
   agent::RestorerOptions restore;
   restore.node_name = machine.name();
   restore.boot_id = machine.boot_id();
-  restore.fetch = [](storage::Store& from, const std::string& manifest, const std::string& dir, const storage::IngestOptions&) {
-    return Fetch(from, manifest, dir);
+  restore.fetch = [this](storage::Store& from, const std::string& manifest, const std::string& dir, const storage::IngestOptions& how) {
+    return store_->Fetch(from, manifest, dir, how);
   };
   restore.enqueue = [this](const std::string& key) { restores_->Enqueue(key); };
   restorer_ = std::make_unique<agent::Restorer>(restore, layout, journal_, *hands_, stores_, cluster_, metrics_, machine.clock());
@@ -185,6 +190,7 @@ AgentProcess::~AgentProcess() {
 void AgentProcess::Kill() {
   dead_ = true;
   wire_->Kill();
+  store_->Kill();
   machine_.NewLife();
 }
 

@@ -41,6 +41,7 @@ class ControllerProcess {
  private:
   Turns& turns_;
   const std::shared_ptr<Wire> wire_;
+  const std::unique_ptr<ControllersStore> store_;
   controller::Metrics metrics_;
   kube::Client client_;
   kube::EventRecorder events_;
@@ -74,6 +75,7 @@ class AgentProcess final : public Socket {
   Turns& turns_;
   const std::shared_ptr<Wire> wire_;
   Machine& machine_;
+  const std::unique_ptr<AgentsStore> store_;
   agent::Metrics metrics_;
   kube::Client client_;
   agent::KubeCluster cluster_;

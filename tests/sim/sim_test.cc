@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr uint64_t kFirstSeeds = 12;
+constexpr uint64_t kFirstSeeds = 12, kFirstSeedsOfTheStore = 6;
 constexpr Duration kNewSeeds = seconds(60);
 constexpr Duration kPatience = seconds(240);  // where other things run beside it
 constexpr uint64_t kMostNewSeeds = 40;
@@ -50,17 +50,31 @@ TEST(Simulation, TellsTheSameStoryOfTheSameSeed) {
   EXPECT_NE(first.story, PlaySeed(seed + 1).story);
 }
 
+// Keys, packs and what a crash leaves of a disk are the seed's, too.
+TEST(Simulation, TellsTheSameStoryOfTheProductsOwnStore) {
+  const Plan plan{.seed = testing::SeedOfThisCommit() % 1000000, .drains = 6, .real_store = true};
+  const Verdict first = PlayPlan(plan), second = PlayPlan(plan);
+  EXPECT_EQ(first.story, second.story) << PlanText(plan);
+  EXPECT_EQ(first.turns, second.turns);
+}
+
 TEST(Simulation, MovesEveryPodWhereNothingFails) {
-  const Verdict verdict = PlayPlan({.seed = 7, .pods = 6, .drains = 6, .faults = 0});
-  EXPECT_EQ(Broken(verdict), "");
-  EXPECT_GT(verdict.moved, 0);
-  EXPECT_EQ(verdict.cold, 0);
+  for (const bool real : {false, true}) {
+    const Verdict verdict = PlayPlan({.seed = 7, .pods = 6, .drains = 6, .faults = 0, .real_store = real});
+    EXPECT_EQ(Broken(verdict), "");
+    EXPECT_GT(verdict.moved, 0);
+    EXPECT_EQ(verdict.cold, 0);
+  }
 }
 
 // The same ones for every commit, of processes and networks alone: what is broken here was broken by the change at hand.
 TEST(Simulation, BreaksNoRuleWithTheFirstSeeds) {
   for (uint64_t seed = 1; seed <= kFirstSeeds; ++seed) {
     EXPECT_EQ(Broken(PlayPlan({.seed = seed, .kinds = kKindsOfProcesses})), "") << "seed=" << seed << " kinds=" << kKindsOfProcesses;
+  }
+  for (uint64_t seed = 1; seed <= kFirstSeedsOfTheStore; ++seed) {
+    const Plan plan{.seed = seed, .kinds = kKindsOfProcesses, .real_store = true};
+    EXPECT_EQ(Broken(PlayPlan(plan)), "") << PlanText(plan);
   }
 }
 
@@ -89,8 +103,9 @@ TEST(Simulation, BreaksNoRuleWithTheSeedsOfThisCommit) {
   const uint64_t first = testing::SeedOfThisCommit() % 1000000;
   for (uint64_t seed = first; seed < first + kMostNewSeeds; ++seed) {
     if (CpuTime() - began >= kNewSeeds || Clock::Real().Mono() >= until) break;
-    ASSERT_EQ(Broken(PlaySeed(seed)), "") << "seed=" << seed << " is one of this commit's own; perhaps no change of it broke it. The "
-                                          << "shortest story that still does: make sim SEED=" << seed << " SIM=--shrink";
+    const Plan plan{.seed = seed, .real_store = seed % 2 == 0};
+    ASSERT_EQ(Broken(PlayPlan(plan)), "") << PlanText(plan) << " is one of this commit's own; perhaps no change of it broke it. The "
+                                          << "shortest story that still does: holdfast-sim PLAN --shrink";
   }
 }
 
@@ -116,7 +131,8 @@ TEST(Plans, ComeBackFromTheirText) {
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(PlanText(*read), text);
   EXPECT_EQ(PlanText(*ParsePlan("seed=1 only=")), "seed=1 only=");
-  for (const char* none : {"seed", "pods=0", "nodes=1", "seeds=4"}) EXPECT_FALSE(ParsePlan(none).has_value()) << none;
+  EXPECT_EQ(PlanText(*ParsePlan("seed=1 store=real only=2")), "seed=1 store=real only=2");
+  for (const char* none : {"seed", "pods=0", "nodes=1", "seeds=4", "store=no"}) EXPECT_FALSE(ParsePlan(none).has_value()) << none;
 }
 
 TEST(Plans, ShrinkToWhatBreaksTheSameRule) {

@@ -1,54 +1,77 @@
-// The checkpoint store as agents and controller see it: sessions, segments, manifests; durable, and out of reach when it is told so. Its
-// own crashes and disks are simulated elsewhere (tests/unit/storage).
+// The checkpoint store as a World has it: what agents and controllers get of it, and what goes wrong with it. There are two: a model, which
+// never fails (model_store.h), and the product's own with all that lies before it (real_store.h).
 #pragma once
 
-#include <map>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "agent/stores.h"
 #include "base/clock.h"
 #include "reconcilers/checkpoint/contents.h"
 #include "reconcilers/restorepolicy/retainer.h"
 #include "storage/store.h"
+#include "tests/sim/turns.h"
 
 namespace holdfast::sim {
 
-class Store final : public storage::Store, public reconcilers::checkpoint::Contents, public reconcilers::restorepolicy::VolumeMeter {
+// What one process of an agent has of the store. Goes with it.
+class AgentsStore {
  public:
+  virtual ~AgentsStore() = default;
+  virtual storage::Store& store() = 0;
+  virtual agent::Stores::Within Within() { return nullptr; }
+  virtual Result<std::vector<storage::FileEntry>> Ingest(const std::string& dir, storage::Session& session,
+                                                         const storage::IngestOptions& options) = 0;
+  virtual Status Fetch(storage::Store& store, const std::string& manifest, const std::string& dir,
+                       const storage::IngestOptions& options) = 0;
+  virtual void Kill() {}  // its process has died: nothing that it still sends arrives
+};
+
+// The same of a controller's.
+class ControllersStore {
+ public:
+  virtual ~ControllersStore() = default;
+  virtual reconcilers::checkpoint::Contents& contents() = 0;
+  virtual reconcilers::restorepolicy::VolumeMeter& meter() = 0;
+  virtual bool down() const = 0;
+  virtual void Kill() {}
+};
+
+// A Checkpoint that may be restored.
+struct Needed {
+  std::string name, manifest, digest;
+};
+
+class Store {
+ public:
+  using Break = std::function<void(const std::string& rule, const std::string& what)>;
+  virtual ~Store() = default;
+  virtual std::unique_ptr<AgentsStore> ForAgent(const std::string& node) = 0;
+  virtual std::unique_ptr<ControllersStore> ForController() = 0;
+  // What a committed checkpoint has of a file, whoever may reach the store; empty: nothing.
+  virtual std::string FileOf(const std::string& manifest, const std::string& path) = 0;
+
+  // Nobody reaches it.
   bool reachable() const { return !away_since_; }
   void Away(MonoTime now) { away_since_ = now; }
   void Back() { away_since_.reset(); }
-  // As its clients hold it to be (StoreClient).
-  bool IsDown(MonoTime now) const { return away_since_ && now - *away_since_ >= std::chrono::seconds(30); }
 
-  Result<std::unique_ptr<storage::Session>> OpenSession(const std::string& id, const std::string& ns) override;
-  Result<storage::SessionState> StateOf(const std::string& id) override;
-  Result<storage::Manifest> GetManifest(const std::string& id) override;
-  Result<std::string> GetSegment(const std::string& manifest, const storage::SegmentRef& segment) override;
-  Status Abort(const std::string& id, const std::string& ns) override;
-  Status Delete(const std::string& manifest) override;
+  // On a fiber.
+  virtual void Start() {}
+  virtual void Look() {}  // now and then: who died is found dead, and started anew
+  virtual std::string NotWell() const { return ""; }
+  virtual void Disturb(int, Random&) {}  // the kth of its kinds of faults
+  virtual void Calm() {}                 // no fault that has not come yet comes any more
+  // All is quiet: the rules of what lies in the store. `known`: uids of all Checkpoints.
+  virtual void Examine(const std::vector<Needed>&, const std::set<std::string>&, const Break&) {}
+  virtual void Stop() {}  // when nobody asks any more
 
-  Result<reconcilers::checkpoint::Content> Read(const std::string& manifest_id, std::stop_token stop) override;
-  Status Delete(const std::string& store, const std::string& manifest_id, int64_t term, std::stop_token stop) override;
-  std::map<std::string, Result<reconcilers::checkpoint::Damages>> Damaged(std::stop_token stop) override;
-  std::map<std::string, Result<reconcilers::restorepolicy::VolumeUse>> Use(std::stop_token stop) override;
-
-  // What a committed checkpoint has of a file; empty: nothing.
-  std::string FileOf(const std::string& manifest, const std::string& path) const;
-  size_t manifests() const { return manifests_.size(); }
-
- private:
-  class Session;
-  Status Reached() const;
+ protected:
   std::optional<MonoTime> away_since_;
-  std::map<std::string, storage::SessionState> sessions_;
-  std::map<std::string, storage::Manifest> manifests_;
-  std::map<storage::SegmentId, std::string> segments_;
 };
-
-// As storage::Ingest and Fetch, on this thread, a file a segment.
-Result<std::vector<storage::FileEntry>> Ingest(const std::string& dir, storage::Session& session);
-Status Fetch(storage::Store& store, const std::string& manifest_id, const std::string& dir);
 
 }  // namespace holdfast::sim

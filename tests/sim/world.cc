@@ -27,9 +27,17 @@ World::World(const Plan& plan)
       stage_(turns_, plan.seed ^ 0x5eed),
       judge_([this](const std::string& what) { Tell(what); },
              [this](const std::string& container, const Memory& memory) { return Stored(container, memory); }),
+      store_(NewStore()),
       kubernetes_(turns_, server_, [this](const std::string& what) { Tell(what); }),
       whens_(plan.seed ^ 0xfa17),
       acts_(plan.seed ^ 0xac7) {}
+
+std::unique_ptr<Store> World::NewStore() {
+  if (!plan_.real_store) return std::make_unique<ModelStore>(turns_);
+  return std::make_unique<RealStore>(
+      turns_, server_, weather_, plan_.folder + "/store", plan_.seed ^ 0x570e, [this](const std::string& what) { Tell(what); },
+      [this](const std::string& rule, const std::string& what) { judge_.Break(rule, what); });
+}
 
 void World::Tell(const std::string& what) {
   std::string line = what;
@@ -48,7 +56,7 @@ std::string World::Stored(const std::string& container, const Memory& memory) co
     for (const Json& one : GetArray(*c, {"status", "containers"})) {
       const std::string name = GetString(one, {"name"});
       const Json image =
-          ParseJson(store_.FileOf(GetString(*c, {"status", "manifest", "id"}), name + "/images/pages-1.img")).value_or(Json());
+          ParseJson(store_->FileOf(GetString(*c, {"status", "manifest", "id"}), name + "/images/pages-1.img")).value_or(Json());
       const Memory kept{GetInt(image, {"lineage"}), GetInt(image, {"count"})};
       has = has || (name == container && kept.lineage == memory.lineage && kept.count == memory.count);
       last = last && judge_.IsItsLast(kept);
@@ -120,12 +128,12 @@ template void World::Bury(std::unique_ptr<AgentProcess> process);
 void World::StartController(size_t index) {
   ++lives_[index];
   auto wire = NewWire(kControllerUser, "controller " + std::to_string(index), controllers_[index]);
-  controllers_[index] = std::make_unique<ControllerProcess>(turns_, wire, store_, "controller-" + std::to_string(++processes_));
+  controllers_[index] = std::make_unique<ControllerProcess>(turns_, wire, *store_, "controller-" + std::to_string(++processes_));
 }
 
 void World::StartAgent(size_t index) {
   auto wire = NewWire("system:serviceaccount:holdfast-system:holdfast-agent", "the agent of " + machines_[index]->name(), agents_[index]);
-  agents_[index] = std::make_unique<AgentProcess>(turns_, wire, *machines_[index], store_);
+  agents_[index] = std::make_unique<AgentProcess>(turns_, wire, *machines_[index], *store_);
 }
 
 // --- the play -----------------------------------------------------------------------------------------------------------------------
@@ -135,7 +143,7 @@ std::string World::NotWell() const {
     if (controllers_[i] == nullptr || controllers_[i]->dead()) return "controller " + std::to_string(i) + " is not there";
     if (!controllers_[i]->ready()) return "controller " + std::to_string(i) + " has no cache of " + controllers_[i]->Unsynced();
   }
-  return leader_ == kReplicas ? "no controller leads" : "";
+  return leader_ == kReplicas ? "no controller leads" : store_->NotWell();
 }
 
 std::string World::NotQuiet() const {
@@ -164,6 +172,18 @@ std::string World::NotQuiet() const {
     if (phase != "Ready" && phase != "Failed") return "checkpoint " + GetString(*c, {"metadata", "name"}) + " is still " + phase;
   }
   return "";
+}
+
+void World::LookIntoStore() {
+  std::vector<Needed> needed;
+  std::set<std::string> known;
+  for (const ApiServer::Object& c : server_.All("holdfast.dev/checkpoints")) {
+    known.insert(GetString(*c, {"metadata", "uid"}));
+    if (GetString(*c, {"status", "phase"}) != "Ready" || !GetString(*c, {"metadata", "deletionTimestamp"}).empty()) continue;
+    needed.push_back({GetString(*c, {"metadata", "name"}), GetString(*c, {"status", "manifest", "id"}),
+                      GetString(*c, {"status", "manifest", "digest"})});
+  }
+  store_->Examine(needed, known, [this](const std::string& rule, const std::string& what) { judge_.Break(rule, what); });
 }
 
 void World::Drains() {
@@ -196,6 +216,7 @@ void World::Live() {
   } else {
     kubernetes_.MakeWorkloads(plan_.pods, [](int i) { return i % 3 == 1; });
   }
+  store_->Start();
   controllers_.resize(kReplicas);
   agents_.resize(machines_.size());
   for (size_t i = 0; i < kReplicas; ++i) StartController(i);
@@ -215,6 +236,7 @@ void World::Live() {
   Drains();
   Tell("no more drains, no more faults");
   disturbed_ = false;
+  store_->Calm();
   weather_ = {};
   if (!turns_.Await([this] { return draining_ == 0; }, turns_.Mono() + minutes(30)))
     judge_.Break("DrainEnds", "a drain has gone on for half an hour");
@@ -224,10 +246,12 @@ void World::Live() {
   }
   turns_.Pause(seconds(30));  // for events that are still on their way
   judge_.AtTheEnd();
+  LookIntoStore();
   closing_ = true;
   parts.clear();
   for (auto& agent : agents_) Bury(std::move(agent));
   for (auto& controller : controllers_) Bury(std::move(controller));
+  store_->Stop();
   (void)turns_.Await([this] { return turns_.fibers() == 1; });  // the ends of faults, too
 }
 

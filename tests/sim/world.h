@@ -23,6 +23,7 @@ struct Plan {
   double faults = 20;     // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
   int kinds = kAllKinds;  // of faults, in the order of faults.cc: those of processes and networks come first, then those of nodes and users
   int world = 0;          // of the above; what nobody asks for leaves every story as it is
+  bool real_store = false;  // the product's own, with faults of its own beside the others; else a model of it
   // Of the faults that the seed says, by their numbers, only these come to be; unset: all. What shrinks a story (shrink.h).
   std::optional<std::set<int>> only{};
   std::string folder{};  // for the nodes' files, which Play makes and removes

@@ -44,6 +44,7 @@ class MemoryServer final : public httplib::Server {
   explicit MemoryServer(Routes& routes) {
     routes.AddTo(*this);
     set_payload_max_length(kMaxManifestBytes);
+    svr_sock_ = 0;  // never used: but without one it takes itself for a server that is going away, and cuts long answers short
   }
   // What comes after the request's end is not read.
   std::string Ask(std::string_view request, const std::string& peer = "127.0.0.1") {

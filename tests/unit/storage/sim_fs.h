@@ -33,6 +33,15 @@ class SimFs final : public FileSystem {
     std::lock_guard lock(mutex_);
     return crashed_;
   }
+  // The volume gets larger, or smaller: what is there stays.
+  void Resize(uint64_t capacity) {
+    std::lock_guard lock(mutex_);
+    capacity_ = capacity;
+  }
+  uint64_t used() const {
+    std::lock_guard lock(mutex_);
+    return Used();
+  }
   // Called before each write with its path, without any lock.
   void OnWrite(std::function<void(const std::string& path)> hook) { on_write_ = std::move(hook); }
 
@@ -249,7 +258,7 @@ class SimFs final : public FileSystem {
     return Status::Ok();
   }
 
-  const uint64_t capacity_;
+  uint64_t capacity_;
   mutable std::mutex mutex_;
   std::function<void(const std::string&)> on_write_;
   uint64_t steps_ = 0, fail_at_ = 0;

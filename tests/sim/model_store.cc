@@ -1,4 +1,4 @@
-#include "tests/sim/store.h"
+#include "tests/sim/model_store.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -11,9 +11,83 @@ namespace holdfast::sim {
 
 using storage::SessionState;
 
-class Store::Session final : public storage::Session {
+namespace {
+
+// As storage::Ingest and Fetch, on this thread, a file a segment.
+Result<std::vector<storage::FileEntry>> IngestFiles(const std::string& dir, storage::Session& session) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir, error)) {
+    if (entry.is_regular_file()) paths.push_back(entry.path().string().substr(dir.size() + 1));
+  }
+  if (error) return Status(Code::kNotFound, "cannot read " + dir);
+  std::sort(paths.begin(), paths.end());
+  std::vector<storage::FileEntry> files;
+  for (const std::string& path : paths) {
+    HF_ASSIGN_OR_RETURN(std::string content, ReadFile(dir + "/" + path, 1 << 20));
+    storage::FileEntry file{.path = path, .size = content.size()};
+    if (!content.empty()) {
+      const auto bytes = std::as_bytes(std::span(content));
+      const storage::SegmentId id = storage::HashSegment(session.hash_key(), bytes);
+      HF_RETURN_IF_ERROR(session.Put(id, storage::Codec::kRaw, static_cast<uint32_t>(content.size()), bytes));
+      file.segments.push_back({id, static_cast<uint32_t>(content.size())});
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+Status FetchFiles(storage::Store& store, const std::string& manifest_id, const std::string& dir) {
+  HF_ASSIGN_OR_RETURN(storage::Manifest manifest, store.GetManifest(manifest_id));
+  HF_RETURN_IF_ERROR(MakeDirs(dir));
+  for (const storage::FileEntry& file : manifest.files) {
+    std::string content;
+    for (const storage::SegmentRef& segment : file.segments) {
+      HF_ASSIGN_OR_RETURN(std::string part, store.GetSegment(manifest_id, segment));
+      content += part;
+    }
+    const std::string path = dir + "/" + file.path;
+    HF_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.rfind('/'))));
+    HF_RETURN_IF_ERROR(WriteFileAtomically(path, content));
+  }
+  return Status::Ok();
+}
+
+class OfAgent final : public AgentsStore {
  public:
-  Session(Store& store, std::string id, std::string ns) : store_(store), id_(std::move(id)), ns_(std::move(ns)) {}
+  explicit OfAgent(storage::Store& store) : store_(store) {}
+  storage::Store& store() override { return store_; }
+  Result<std::vector<storage::FileEntry>> Ingest(const std::string& dir, storage::Session& session,
+                                                 const storage::IngestOptions&) override {
+    return IngestFiles(dir, session);
+  }
+  Status Fetch(storage::Store& store, const std::string& manifest, const std::string& dir, const storage::IngestOptions&) override {
+    return FetchFiles(store, manifest, dir);
+  }
+
+ private:
+  storage::Store& store_;
+};
+
+class OfController final : public ControllersStore {
+ public:
+  explicit OfController(ModelStore& store) : store_(store) {}
+  reconcilers::checkpoint::Contents& contents() override { return store_; }
+  reconcilers::restorepolicy::VolumeMeter& meter() override { return store_; }
+  bool down() const override { return store_.IsDown(); }
+
+ private:
+  ModelStore& store_;
+};
+
+}  // namespace
+
+std::unique_ptr<AgentsStore> ModelStore::ForAgent(const std::string&) { return std::make_unique<OfAgent>(*this); }
+std::unique_ptr<ControllersStore> ModelStore::ForController() { return std::make_unique<OfController>(*this); }
+
+class ModelStore::Session final : public storage::Session {
+ public:
+  Session(ModelStore& store, std::string id, std::string ns) : store_(store), id_(std::move(id)), ns_(std::move(ns)) {}
 
   Result<std::vector<bool>> Missing(std::span<const storage::SegmentId> ids) override {
     HF_RETURN_IF_ERROR(Usable());
@@ -50,41 +124,41 @@ class Store::Session final : public storage::Session {
     const SessionState state = store_.sessions_.at(id_);
     return state == SessionState::kAborted ? Status(Code::kFailedPrecondition, "it was aborted") : Status::Ok();
   }
-  Store& store_;
+  ModelStore& store_;
   const std::string id_, ns_;
   const std::array<uint8_t, 32> key_{};
 };
 
-Status Store::Reached() const { return reachable() ? Status::Ok() : Status(Code::kUnavailable, "the store does not answer"); }
+Status ModelStore::Reached() const { return reachable() ? Status::Ok() : Status(Code::kUnavailable, "the store does not answer"); }
 
-Result<std::unique_ptr<storage::Session>> Store::OpenSession(const std::string& id, const std::string& ns) {
+Result<std::unique_ptr<storage::Session>> ModelStore::OpenSession(const std::string& id, const std::string& ns) {
   HF_RETURN_IF_ERROR(Reached());
   const SessionState state = sessions_.try_emplace(id, SessionState::kOpen).first->second;
   if (state == SessionState::kAborted) return Status(Code::kFailedPrecondition, "it was aborted");
   return std::unique_ptr<storage::Session>(new Session(*this, id, ns));
 }
 
-Result<SessionState> Store::StateOf(const std::string& id) {
+Result<SessionState> ModelStore::StateOf(const std::string& id) {
   HF_RETURN_IF_ERROR(Reached());
   const auto found = sessions_.find(id);
   return found == sessions_.end() ? SessionState::kUnknown : found->second;
 }
 
-Result<storage::Manifest> Store::GetManifest(const std::string& id) {
+Result<storage::Manifest> ModelStore::GetManifest(const std::string& id) {
   HF_RETURN_IF_ERROR(Reached());
   const auto found = manifests_.find(id);
   if (found == manifests_.end()) return Status(Code::kNotFound, "no manifest " + id);
   return found->second;
 }
 
-Result<std::string> Store::GetSegment(const std::string&, const storage::SegmentRef& segment) {
+Result<std::string> ModelStore::GetSegment(const std::string&, const storage::SegmentRef& segment) {
   HF_RETURN_IF_ERROR(Reached());
   const auto found = segments_.find(segment.id);
   if (found == segments_.end()) return Status(Code::kDataLoss, "no segment " + segment.id.Hex());
   return found->second;
 }
 
-Status Store::Abort(const std::string& id, const std::string&) {
+Status ModelStore::Abort(const std::string& id, const std::string&) {
   HF_RETURN_IF_ERROR(Reached());
   SessionState& state = sessions_[id];
   if (state == SessionState::kCommitted) return {Code::kFailedPrecondition, "it was committed"};
@@ -92,7 +166,7 @@ Status Store::Abort(const std::string& id, const std::string&) {
   return Status::Ok();
 }
 
-Status Store::Delete(const std::string& manifest) {
+Status ModelStore::Delete(const std::string& manifest) {
   HF_RETURN_IF_ERROR(Reached());
   manifests_.erase(manifest);
   sessions_[manifest] = SessionState::kAborted;
@@ -108,18 +182,18 @@ Status Store::Delete(const std::string& manifest) {
   return Status::Ok();
 }
 
-Result<reconcilers::checkpoint::Content> Store::Read(const std::string& manifest_id, std::stop_token) {
+Result<reconcilers::checkpoint::Content> ModelStore::Read(const std::string& manifest_id, std::stop_token) {
   HF_ASSIGN_OR_RETURN(storage::Manifest manifest, GetManifest(manifest_id));
   return reconcilers::checkpoint::Content{api::kDefaultStore, manifest.ns, manifest.checkpoint, storage::Digest(manifest.Serialize()),
                                           manifest.created,   1,           manifest.info};
 }
 
-Status Store::Delete(const std::string& store, const std::string& manifest_id, int64_t, std::stop_token) {
+Status ModelStore::Delete(const std::string& store, const std::string& manifest_id, int64_t, std::stop_token) {
   if (!store.empty() && store != api::kDefaultStore) return {Code::kNotFound, "no store " + store};
   return Delete(manifest_id);
 }
 
-std::string Store::FileOf(const std::string& manifest, const std::string& path) const {
+std::string ModelStore::FileOf(const std::string& manifest, const std::string& path) {
   const auto found = manifests_.find(manifest);
   if (found == manifests_.end()) return "";
   std::string content;
@@ -133,7 +207,7 @@ std::string Store::FileOf(const std::string& manifest, const std::string& path) 
   return content;
 }
 
-std::map<std::string, Result<reconcilers::checkpoint::Damages>> Store::Damaged(std::stop_token) {
+std::map<std::string, Result<reconcilers::checkpoint::Damages>> ModelStore::Damaged(std::stop_token) {
   std::map<std::string, Result<reconcilers::checkpoint::Damages>> all;
   if (const Status reached = Reached(); !reached.ok()) {
     all.emplace(api::kDefaultStore, reached);
@@ -143,49 +217,10 @@ std::map<std::string, Result<reconcilers::checkpoint::Damages>> Store::Damaged(s
   return all;
 }
 
-std::map<std::string, Result<reconcilers::restorepolicy::VolumeUse>> Store::Use(std::stop_token) {
+std::map<std::string, Result<reconcilers::restorepolicy::VolumeUse>> ModelStore::Use(std::stop_token) {
   std::map<std::string, Result<reconcilers::restorepolicy::VolumeUse>> all;
   all.emplace(api::kDefaultStore, reconcilers::restorepolicy::VolumeUse{.live = 1, .packs = 1, .room = int64_t{1} << 40});
   return all;
-}
-
-Result<std::vector<storage::FileEntry>> Ingest(const std::string& dir, storage::Session& session) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir, error)) {
-    if (entry.is_regular_file()) paths.push_back(entry.path().string().substr(dir.size() + 1));
-  }
-  if (error) return Status(Code::kNotFound, "cannot read " + dir);
-  std::sort(paths.begin(), paths.end());
-  std::vector<storage::FileEntry> files;
-  for (const std::string& path : paths) {
-    HF_ASSIGN_OR_RETURN(std::string content, ReadFile(dir + "/" + path, 1 << 20));
-    storage::FileEntry file{.path = path, .size = content.size()};
-    if (!content.empty()) {
-      const auto bytes = std::as_bytes(std::span(content));
-      const storage::SegmentId id = storage::HashSegment(session.hash_key(), bytes);
-      HF_RETURN_IF_ERROR(session.Put(id, storage::Codec::kRaw, static_cast<uint32_t>(content.size()), bytes));
-      file.segments.push_back({id, static_cast<uint32_t>(content.size())});
-    }
-    files.push_back(std::move(file));
-  }
-  return files;
-}
-
-Status Fetch(storage::Store& store, const std::string& manifest_id, const std::string& dir) {
-  HF_ASSIGN_OR_RETURN(storage::Manifest manifest, store.GetManifest(manifest_id));
-  HF_RETURN_IF_ERROR(MakeDirs(dir));
-  for (const storage::FileEntry& file : manifest.files) {
-    std::string content;
-    for (const storage::SegmentRef& segment : file.segments) {
-      HF_ASSIGN_OR_RETURN(std::string part, store.GetSegment(manifest_id, segment));
-      content += part;
-    }
-    const std::string path = dir + "/" + file.path;
-    HF_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.rfind('/'))));
-    HF_RETURN_IF_ERROR(WriteFileAtomically(path, content));
-  }
-  return Status::Ok();
 }
 
 }  // namespace holdfast::sim
