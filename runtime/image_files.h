@@ -17,8 +17,8 @@ struct ImagePaths {
 };
 
 // kFailedPrecondition: a descriptor of a kind that needs a capability which the container does not have (packets, raw sockets, tun, BPF,
-// fanotify, marks), a path out of the container or into the parts of /proc that lead out of it, a file that is open for writing on a
-// read-only mount, a deleted device or link, or a network that is not the pod's.
+// fanotify, marks), a path out of the container or into the parts of /proc that lead out of it, or a file
+// that is open for writing on a read-only mount.
 Result<ImagePaths> CheckImageFiles(const std::string& images, const Json& spec, const ImageMounts& mounts);
 
 }  // namespace holdfast::runtime

@@ -1,19 +1,14 @@
 #include "runtime/image_mounts.h"
 
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/mount.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 
 #include "base/file.h"
-#include "runtime/beneath.h"
 #include "runtime/criu_entries.h"
 #include "runtime/image_check.h"
+#include "runtime/spec_mounts.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -31,73 +26,10 @@ bool MayBeMissing(const std::string& masked) {
          (masked.starts_with("/sys/devices/system/cpu/cpu") && masked.ends_with("/thermal_throttle"));
 }
 
-struct Wanted {
-  std::string type, source;
-  uint32_t flags = 0;
-};
-
-uint32_t FlagsOf(const Json& mount) {
-  struct Option {
-    std::string_view set, cleared;
-    uint32_t flag;
-  };
-  constexpr Option kOptionNames[] = {
-      {"ro", "rw", MS_RDONLY}, {"nosuid", "suid", MS_NOSUID}, {"nodev", "dev", MS_NODEV}, {"noexec", "exec", MS_NOEXEC}};
-  uint32_t flags = 0;
-  for (const Json& option : GetArray(mount, {"options"})) {
-    const std::string name = option.is_string() ? option.get<std::string>() : "";
-    for (const Option& known : kOptionNames) {
-      if (name == known.set) flags |= known.flag;
-      if (name == known.cleared) flags &= ~known.flag;
-    }
-  }
-  return flags;
-}
-
-bool IsBind(const Json& mount) {
-  for (const Json& option : GetArray(mount, {"options"})) {
-    if (option.is_string() && (option == "bind" || option == "rbind")) return true;
-  }
-  return GetString(mount, {"type"}) == "bind";
-}
-
-std::string Plain(const std::string& path) {
-  std::string plain;
-  for (size_t at = 0; at < path.size();) {
-    const size_t end = std::min(path.find('/', at), path.size());
-    if (end > at && path.compare(at, end - at, ".") != 0) plain += "/" + path.substr(at, end - at);
-    at = end + 1;
-  }
-  return plain.empty() ? "/" : plain;
-}
-
-// As runc places it: through the links of the root folder as far as it is there.
-std::string Placed(const std::string& root, const std::string& destination) {
-  const Fd top(open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!top.ok()) return destination;
-  char base[4096], target[4096];
-  const ssize_t base_size = readlink(top.Path().c_str(), base, sizeof base);
-  open_how how = {};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  for (std::string there = destination, rest; base_size > 0 && there.size() > 1;) {
-    const Fd fd(static_cast<int>(syscall(SYS_openat2, top.get(), there.c_str(), &how, sizeof how)));
-    if (fd.ok()) {
-      const ssize_t size = readlink(fd.Path().c_str(), target, sizeof target);
-      const std::string_view found(target, size < 0 ? 0 : static_cast<size_t>(size)), in(base, static_cast<size_t>(base_size));
-      return IsWithin(found, in) ? Plain(std::string(found.substr(in == "/" ? 0 : in.size())) + rest) : destination;
-    }
-    const size_t step = there.rfind('/');
-    rest = there.substr(step) + rest;
-    there.resize(step);
-  }
-  return destination;
-}
-
 std::vector<std::string> Texts(const Json& list) {
   std::vector<std::string> texts;
   for (const Json& text : list) {
-    if (text.is_string()) texts.push_back(Plain(text.get<std::string>()));
+    if (text.is_string()) texts.push_back(PlainPath(text.get<std::string>()));
   }
   return texts;
 }
@@ -111,13 +43,7 @@ bool AreHarmless(const std::string& options) {
 
 class Comparison {
  public:
-  Comparison(const Json& spec, const std::string& root) {
-    for (const Json& mount : GetArray(spec, {"mounts"})) {
-      const std::string destination = Plain(GetString(mount, {"destination"}));
-      Wanted wanted{IsBind(mount) ? "bind" : GetString(mount, {"type"}), GetString(mount, {"source"}), FlagsOf(mount)};
-      wanted_[Placed(root, destination)] = wanted;
-      wanted_.emplace(destination, wanted);
-    }
+  Comparison(const Json& spec, const std::string& root) : wanted_(SpecMounts(spec, root)) {
     for (const Json& device : GetArray(spec, {"linux", "devices"})) devices_.insert(GetString(device, {"path"}));
     masked_ = Texts(GetArray(spec, {"linux", "maskedPaths"}));
     read_only_ = Texts(GetArray(spec, {"linux", "readonlyPaths"}));
@@ -192,8 +118,8 @@ class Comparison {
     return from.size() > 1 && from[0] == '/' && from.find_first_not_of("0123456789", 1) == std::string::npos;
   }
 
-  std::string OfTheSpec(const Wanted& wanted, bool external, const std::string& key, const std::string& from, uint32_t type, uint32_t flags,
-                        const std::string& options, ImageMount* mount) {
+  std::string OfTheSpec(const SpecMount& wanted, bool external, const std::string& key, const std::string& from, uint32_t type,
+                        uint32_t flags, const std::string& options, ImageMount* mount) {
     if (wanted.type == "bind") {
       mount->kind = MountKind::kBind;
       mount->source = wanted.source;
@@ -205,8 +131,9 @@ class Comparison {
     const std::map<std::string, uint32_t> types = {{"proc", kProc},     {"sysfs", kSysfs},    {"tmpfs", kTmpfs},    {"devpts", kDevpts},
                                                    {"mqueue", kMqueue}, {"cgroup", kCgroup2}, {"cgroup2", kCgroup2}};
     const auto known = types.find(wanted.type);
-    if (external || from != "/" || known == types.end() || (known->second != type && !v1))
-      return "is not the " + wanted.type + " of its spec";
+    // Of cgroup v2 the root is what CRIU saw from where it ran; it mounts the container's own.
+    const bool whole = type == kCgroup2 ? IsPlainPath(from) : from == "/";
+    if (external || !whole || known == types.end() || (known->second != type && !v1)) return "is not the " + wanted.type + " of its spec";
     if ((wanted.flags & ~flags & ~(v1 ? uint32_t{MS_RDONLY} : 0U)) != 0) return "is mounted with more rights than its spec gives";
     if (!AreHarmless(options)) return "is mounted with options " + options;
     if (type == kTmpfs) mount->kind = MountKind::kTmpfs;
@@ -223,7 +150,7 @@ class Comparison {
     return mount->read_only ? "" : "is not read-only";
   }
 
-  std::map<std::string, Wanted> wanted_;
+  const std::map<std::string, SpecMount> wanted_;
   std::set<std::string> devices_, paths_;
   std::vector<std::string> masked_, read_only_;
   bool root_read_only_ = false;

@@ -8,6 +8,7 @@
 #include "runtime/criu_entries.h"
 #include "runtime/image_cgroups.h"
 #include "runtime/image_check.h"
+#include "runtime/image_made.h"
 #include "runtime/image_names.h"
 #include "runtime/image_seccomp.h"
 #include "runtime/image_tasks.h"
@@ -101,6 +102,7 @@ Status CheckImageRights(const std::string& images, const Spec& spec, const std::
   HF_RETURN_IF_ERROR(CheckImageSeccomp(images, json, filters));
   HF_ASSIGN_OR_RETURN(const std::set<std::string> hierarchies, CgroupHierarchies());
   HF_RETURN_IF_ERROR(CheckImageCgroups(images, hierarchies));
+  HF_RETURN_IF_ERROR(CheckImageMade(images, json));
   ImageView found;
   HF_ASSIGN_OR_RETURN(found.mounts, CheckImageMounts(images, json, root));
   HF_ASSIGN_OR_RETURN(found.paths, CheckImageFiles(images, json, found.mounts));

@@ -17,9 +17,9 @@ struct ImageView {  // what was found, for what is asked later
 };
 
 // Reads the images that say what a restore does, never memory. kFailedPrecondition: they are wider than `spec` (image_names.h,
-// image_tasks.h, image_seccomp.h, image_cgroups.h, image_mounts.h, image_files.h), or a task would stand in a namespace of the node.
-// kDataLoss: damaged, or of another CRIU. Images without an inventory are left to CRIU, which restores none. `root`: the container's root
-// folder.
+// image_tasks.h, image_seccomp.h, image_cgroups.h, image_mounts.h, image_files.h, image_made.h), or a task would stand in a namespace of
+// the node. kDataLoss: damaged, or of another CRIU. Images without an inventory are left to CRIU, which restores none. `root`: the
+// container's root folder.
 Status CheckImageRights(const std::string& images, const Spec& spec, const std::string& root = "", ImageView* view = nullptr);
 
 }  // namespace holdfast::runtime

@@ -164,6 +164,18 @@ TEST_F(ImageMountsTest, ABindOfAnOlderRuntimeGetsTheFlagsThatItLacks) {
   EXPECT_TRUE(found->narrower.empty());
 }
 
+TEST_F(ImageMountsTest, TheUnifiedCgroupsAreOneMount) {
+  mounts.erase(mounts.begin() + 5);
+  Mount& cgroups = mounts[4];
+  cgroups.type = 23, cgroups.flags |= MS_RDONLY, cgroups.options = "nsdelegate,memory_recursiveprot";
+  for (const char* from : {"/", "/kubepods.slice/pod.slice/a.scope"}) {
+    cgroups.root = from;
+    EXPECT_TRUE(Check().ok()) << Check().status().message();
+  }
+  Why(4, [](Mount& m) { m.root = "/../.."; });
+  Why(4, [](Mount& m) { m.flags &= ~uint32_t{MS_RDONLY}; });
+}
+
 TEST_F(ImageMountsTest, WhoMayMountByItselfIsNotCompared) {
   mounts.push_back({"/mnt", 17, 12});
   EXPECT_FALSE(Check().ok());

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "base/file.h"
+#include "runtime/seccomp_program.h"
 #include "tests/unit/runtime/image_maker.h"
 #include "tests/unit/runtime/temp_dir.h"
 
