@@ -149,6 +149,7 @@ std::vector<Question> QuestionsOf(const Profile& profile) {
     if (!IsCompared(known)) continue;
     const SystemCall call{AUDIT_ARCH_X86_64, known.number};
     if (profile.Refuses(known.name)) questions.push_back({std::string(known.name), call});
+    if (known.name != "clone") continue;  // for other arguments profiles of releases of the runtime differ
     for (const auto& [index, value] : profile.RefusedArguments(known.name)) {
       SystemCall with = call;
       with.argument = index, with.value = value;

@@ -186,6 +186,13 @@ TEST_F(ImageRightsTest, NoTaskStandsInTheNodesNamespaces) {
   host_network.ids[6] = 3;
   spec["linux"]["namespaces"].erase(4);
   EXPECT_TRUE(Check(host_network).ok());
+  // As containerd has it: the pod's sandbox shares it with the node, and the container joins that.
+  Forged host_name;
+  host_name.ids[8] = 5;
+  spec["linux"]["namespaces"][3]["path"] = "/proc/self/ns/uts";
+  EXPECT_TRUE(Check(host_name).ok()) << Why(host_name);
+  spec["linux"]["namespaces"][3]["path"] = "/proc/self/ns/ipc";
+  EXPECT_NE(Why(host_name).find("the node's uts"), std::string::npos);
   Forged user;
   user.ids[10] = 20;
   EXPECT_NE(Why(user).find("user namespace"), std::string::npos);
