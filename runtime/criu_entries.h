@@ -13,7 +13,8 @@ namespace holdfast::runtime {
 
 // criu/include/magic.h
 constexpr uint32_t kCommonMagic = 0x54564319, kFilesMagic = 0x56303138, kRemapMagic = 0x59133954, kCoreMagic = 0x55053847,
-                   kInventoryMagic = 0x58313116, kPstreeMagic = 0x50273030, kIdsMagic = 0x54432030;
+                   kInventoryMagic = 0x58313116, kPstreeMagic = 0x50273030, kIdsMagic = 0x54432030, kMountsMagic = 0x55563928,
+                   kCgroupMagic = 0x59383330, kGhostMagic = 0x52583605, kSeccompMagic = 0x64413049, kNetnsMagic = 0x55933752;
 
 // Calls `each` with every entry, until it returns false. False: damaged, of another kind, or `each` said so. An inventory has no common
 // magic.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/protobuf.h"
 #include "runtime/criu_entries.h"
+#include "runtime/image_mounts.h"
 
 namespace holdfast::runtime {
 namespace {
@@ -123,6 +124,10 @@ Status MakeImagesView(const std::string& images, const std::string& view, const 
     if (name == "files.img" && !options.addresses.empty()) {
       HF_ASSIGN_OR_RETURN(std::string image, ReadFile(from, kMaxFilesImage));
       HF_ASSIGN_OR_RETURN(std::string rewritten, RewriteFilesImage(image, options.addresses));
+      HF_RETURN_IF_ERROR(WriteFileAtomically(to, rewritten));
+    } else if (name.starts_with("mountpoints-") && !options.narrower.empty()) {
+      HF_ASSIGN_OR_RETURN(std::string image, ReadFile(from, kMaxFilesImage));
+      HF_ASSIGN_OR_RETURN(std::string rewritten, NarrowMounts(image, options.narrower));
       HF_RETURN_IF_ERROR(WriteFileAtomically(to, rewritten));
     } else if (link(from.c_str(), to.c_str()) != 0) {
       return Status(Code::kInternal, "cannot link " + to);

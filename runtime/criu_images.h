@@ -2,6 +2,7 @@
 // differ in the new pod. So a restore can be tried again. (Not symbolic links: CRIU opens some images from inside the new root.)
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -15,6 +16,8 @@ struct ImagesView {
   std::map<std::string, std::string> addresses;
   // Every container's dump holds the whole IPC namespace of its pod: only the first restore may bring it back.
   bool with_ipc = true;
+  // Flags that mounts get beside their own, by path (image_mounts.h).
+  std::map<std::string, uint32_t> narrower;
 };
 
 // Makes `view` (a fresh folder on the same file system) from `images`.

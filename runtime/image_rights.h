@@ -5,13 +5,21 @@
 #include <string>
 
 #include "base/status.h"
+#include "runtime/image_files.h"
+#include "runtime/image_mounts.h"
 #include "runtime/spec.h"
 
 namespace holdfast::runtime {
 
-// Reads the few images that say what a task may do, never memory. kFailedPrecondition: a task would hold a capability that `spec` does not
-// bound, lack no_new_privs or a seccomp filter, be another user where it could not have become one, or stand in a namespace of the node.
-// kDataLoss: damaged, or of another CRIU. Images without an inventory are left to CRIU, which restores none.
-Status CheckImageRights(const std::string& images, const Spec& spec);
+struct ImageView {  // what was found, for what is asked later
+  ImageMounts mounts;
+  ImagePaths paths;
+};
+
+// Reads the images that say what a restore does, never memory. kFailedPrecondition: they are wider than `spec` (image_names.h,
+// image_tasks.h, image_seccomp.h, image_cgroups.h, image_mounts.h, image_files.h, image_made.h), or a task would stand in a namespace of
+// the node. kDataLoss: damaged, or of another CRIU. Images without an inventory are left to CRIU, which restores none. `root`: the
+// container's root folder.
+Status CheckImageRights(const std::string& images, const Spec& spec, const std::string& root = "", ImageView* view = nullptr);
 
 }  // namespace holdfast::runtime

@@ -12,6 +12,7 @@
 #include "runtime/dump.h"
 #include "runtime/freezer.h"
 #include "runtime/gpu.h"
+#include "runtime/image_paths.h"
 #include "runtime/image_rights.h"
 #include "runtime/loopback_hold.h"
 #include "runtime/mount_points.h"
@@ -86,8 +87,10 @@ class Restore {
     if (!dumped.ok) return Status(Code::kFailedPrecondition, "the checkpoint in " + answer_.dir + " is not complete: " + dumped.message);
     HF_RETURN_IF_ERROR(EndEarlierTry());
     HF_RETURN_IF_ERROR(NothingRan());
-    HF_RETURN_IF_ERROR(CheckImageRights(from_ + "/images", spec_));
+    const std::string images = from_ + "/images";
+    HF_RETURN_IF_ERROR(CheckImageRights(images, spec_, spec_.RootPath(bundle_), &view_));
     HF_RETURN_IF_ERROR(PutFilesBack());
+    HF_RETURN_IF_ERROR(CheckImagePaths(images, view_.mounts, view_.paths, spec_.RootPath(bundle_)));
     const std::optional<std::string> netns = spec_.NamespacePath("network");
     std::vector<std::string> current, old;
     if (netns) {
@@ -163,6 +166,7 @@ class Restore {
   Status PrepareImages(const std::vector<std::string>& old, const std::vector<std::string>& current) {
     ImagesView options;
     options.with_ipc = answer_.first;
+    options.narrower = view_.mounts.narrower;
     for (const std::string& address : old) {
       const bool v6 = address.find(':') != std::string::npos;
       for (const std::string& own : current) {
@@ -258,6 +262,7 @@ class Restore {
   const CreateAnswer& answer_;
   const std::string from_;
   std::string work_;
+  ImageView view_;
   bool ran_ = false, has_gpu_ = false;
   MonoTime deadline_;
 };

@@ -9,7 +9,7 @@ packages=(
   # the compiler and its tools
   g++ gcc cmake ninja-build make pkg-config ccache git ca-certificates openssl tzdata
   # libraries
-  libcurl4-openssl-dev libuv1-dev nlohmann-json3-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev liblz4-dev libzstd-dev libarchive-dev
+  libcurl4-openssl-dev libuv1-dev nlohmann-json3-dev libssl-dev libyaml-cpp-dev prometheus-cpp-dev liblz4-dev libzstd-dev libarchive-dev zlib1g-dev
   libcpp-httplib-dev libtomlplusplus-dev libcli11-dev libprotobuf-dev protobuf-compiler
   # BLAKE3's C sources come in a crate
   cargo

@@ -10,9 +10,9 @@ ip link set lo up
 mkdir -p $work/upper $work/work $work/root $work/data
 mount -t overlay overlay -o lowerdir=$noderoot,upperdir=$work/upper,workdir=$work/work $work/root
 cd $work/root
-mkdir -p oldroot opt/holdfast/bin opt/holdfast/criu opt/test data
+mkdir -p oldroot opt/holdfast/bin opt/holdfast/criu opt/test data noderoot
 for m in proc sys dev; do mount --rbind /\$m \$m; done
-mount -t tmpfs tmpfs run; mount -t tmpfs tmpfs tmp; mount --bind $work/data data
+mount -t tmpfs tmpfs run; mount -t tmpfs tmpfs tmp; mount --bind $work/data data; mount --bind $noderoot noderoot  # for containers with more than one program
 cp $bin/holdfast-runc $bin/holdfast-wait opt/holdfast/bin/
 cp -r $criu/. opt/holdfast/criu/
 cp $counter opt/test/counter; cp $(dirname "$test")/*.py opt/test/; cp $test opt/test/test.py

@@ -199,6 +199,40 @@ def dump(landing):
     return done, json.loads(read(landing + "/result.json"))
 
 
+def number(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def message(fields):
+    """A message of protobuf, as CRIU's images are made of them."""
+    out = b""
+    for field, value in fields.items():
+        value = value.encode() if isinstance(value, str) else value
+        out += number(field << 3) + number(value) if isinstance(value, int) else number(field << 3 | 2) + number(len(value)) + value
+    return out
+
+
+def entry(text):
+    return len(text).to_bytes(4, "little") + text
+
+
+def entries(image):
+    at = 8
+    while at < len(image):
+        size = int.from_bytes(image[at:at + 4], "little")
+        yield image[at + 4:at + 4 + size]
+        at += 4 + size
+
+
+# As containerd's own profile, in short: what may not be called, and what may with some arguments.
+SECCOMP = {"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+           "syscalls": [{"names": ["add_key", "bpf", "keyctl", "mount", "open_by_handle_at", "perf_event_open", "setns", "umount2", "unshare", "userfaultfd"],
+                         "action": "SCMP_ACT_ERRNO"}, {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38}]}
+
+
 class RuntimeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -644,6 +678,117 @@ class RuntimeTest(unittest.TestCase):
         self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
         new.start()
         new.wait_lines(3)
+
+    def test_forged_images_are_not_restored(self):
+        """Hole 9: what a stolen node writes into the images of a checkpoint, where CRIU would do it as root."""
+        old = self.run_old()
+        landing, _ = self.final_dump(old)
+        self.assertEqual(old.call("kill", old.id, "15"), 0)
+        old.wait_stopped()
+        old.call("delete", old.id)
+        old.sandbox.end()
+        new = self.restored_pod(landing)
+        self.agent.answers["restored"] = {"action": "refuse"}
+        images = landing + "/main/images/"
+        mounts = next(n for n in os.listdir(images) if n.startswith("mountpoints-"))
+        canary = "/data/canary"
+        write(canary, "whole")
+
+        def mount(kind, path, **more):
+            def forge(image):  # on the root of all
+                root = next(e for e in entries(image) if message({6: "/", 7: "/"}) in e)
+                end = next(i for i in range(3, len(root)) if root[i] < 128) + 1  # after its type: its id
+                fields = {5: 0, 6: "/", 7: path, 8: "none", 9: "", **{int(k[1:]): v for k, v in more.items()}}
+                return image + entry(message({1: kind, 2: 999999, 3: 999}) + b"\x20" + root[3:end] + message(fields))
+            return forge
+
+        def property_outside(image):  # as long as the other, so that all sizes stay
+            return image.replace(b"cgroup.clone_children", b"../../../../../canary")
+
+        def shown(image):
+            return image.replace(b"/counter", b"/../etc/")
+
+        for name, forge, why in ((mounts, mount(1, "/tmp"), "/tmp is mounted"), (mounts, mount(3, "/tmp"), "/tmp is mounted"), (mounts, mount(1, "/proc"), "/proc is mounted twice"),
+                                 (mounts, mount(16, "/tmp", _14="ext4", _8="/dev/vda"), "/tmp is mounted"),
+                                 (mounts, lambda image: image.replace(b"/data", b"/etcx"), "/etcx is mounted"),
+                                 ("cgroup.img", property_outside, "canary"), ("cgroup.img", lambda image: image.replace(b"/old", b"/../"), "cgroup"),
+                                 ("files.img", shown, "leads out of the container"),
+                                 ("files.img", lambda image: image + entry(message({1: 1, 2: 9999, 3: message({1: 9999, 2: 2, 6: "/proc/1/root/data/canary"})})), "leads through a process"),
+                                 ("files.img", lambda image: image + entry(message({1: 10, 2: 9999, 6: message({1: 9999})})), "CAP_NET_RAW"),
+                                 ("descriptors.json", lambda _: b'["", "", "", "pipe:[1]", "pipe:[2]"]', "descriptors are inherited"),
+                                 ("iptables-10.img", lambda _: b"*filter", "iptables-10.img")):
+            whole = None
+            if os.path.exists(images + name):
+                with open(images + name, "rb") as f:
+                    whole = f.read()
+            forged = forge(whole)
+            self.assertNotEqual(forged, whole, name)
+            with open(images + name + ".new", "wb") as f:
+                f.write(forged)
+            os.rename(images + name + ".new", images + name)
+            self.assertNotEqual(new.create(check=False), 0, name)
+            self.assertIn("wider than the container", self.agent.asked[-1]["message"])
+            self.assertIn(why, self.agent.asked[-1]["message"])
+            self.assertFalse(self.agent.asked[-1]["ran"])
+            self.assertEqual((new.status(), os.listdir(new.volume), read(canary)), ("gone", [], "whole"), "something of it was restored")
+            os.unlink(images + name)
+            if whole is not None:
+                with open(images + name, "wb") as f:
+                    f.write(whole)
+        new.create()
+        self.assertTrue(self.agent.asked[-1]["ok"], self.agent.asked[-1])
+        new.start()
+        new.wait_lines(3)
+
+    def test_what_software_has_open_is_restored(self):
+        """Nothing of it is taken for forged: a container as containerd makes it, whose program holds what programs hold."""
+        def pod(name, ip, **more):
+            c = self.pod(name, ip, args=["/usr/bin/python3", "/holder.py"], memory=400 << 20, **more)
+            sh("umount", c.rootfs)
+            sh("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/noderoot,upperdir=/data/snapshots/{c.id}/fs,workdir=/data/snapshots/{c.id}/work", c.rootfs)
+            for path in ("data", "secrets"):
+                os.makedirs(f"{c.rootfs}/{path}", exist_ok=True)
+            shutil.copy("/opt/test/holder.py", c.rootfs + "/holder.py")
+            secrets = f"{c.volume}-secrets"
+            os.makedirs(secrets, exist_ok=True)
+            write(secrets + "/token", "token")
+            write(secrets + "/hosts", "127.0.0.1 localhost")
+            config = json.loads(read(c.bundle + "/config.json"))
+            process, mounts, linux = config["process"], config["mounts"], config["linux"]
+            process.update(noNewPrivileges=True, oomScoreAdj=993, rlimits=[{"type": "RLIMIT_NOFILE", "hard": 4096, "soft": 1024}])
+            mounts[0]["options"] = ["nosuid", "noexec", "nodev"]
+            mounts[2:2] = [{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]},
+                           {"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": ["nosuid", "noexec", "nodev"]}]
+            mounts += [{"destination": "/run/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "noexec", "nodev", "size=65536k"]},
+                       {"destination": "/etc/hosts", "type": "bind", "source": secrets + "/hosts", "options": ["rbind", "rprivate", "rw"] + more_flags},
+                       {"destination": "/secrets", "type": "bind", "source": secrets, "options": ["rbind", "rprivate", "ro"]},
+                       {"destination": "/var/run/secrets/token", "type": "bind", "source": secrets, "options": ["rbind", "rprivate", "ro"]}]
+            linux["maskedPaths"] = ["/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
+                                    "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"]
+            linux["readonlyPaths"] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+            linux["seccomp"] = SECCOMP
+            write(c.bundle + "/config.json", json.dumps(config))
+            return c
+
+        more_flags = []
+        old = pod("old", OLD)
+        old.create()
+        old.start()
+        before = old.wait_lines(5)
+        landing, _ = self.final_dump(old)
+        old.call("kill", old.id, "15")
+        old.wait_stopped()
+        old.call("delete", old.id)
+        old.sandbox.end()
+        more_flags = ["nosuid", "nodev", "noexec"]  # of a newer containerd
+        new = pod("new", NEW, annotations={"holdfast.dev/restore": "ck1"})
+        self.agent.answers = {"create": {"action": "restore", "dir": landing, "container": "main", "first": True, "volumes": [{"name": "data", "path": new.volume}]},
+                              "restored": {"action": "refuse"}}
+        self.assertEqual(new.create(check=False), 0, self.agent.asked[-1])
+        new.start()
+        self.assertGreaterEqual(new.wait_lines(3)[0].count, before[-1].count)
+        mounts = read(f"/proc/{read(new.bundle + '/init.pid')}/mountinfo")
+        self.assertIn(" /etc/hosts rw,nosuid,nodev,noexec", mounts)
 
     def test_containers_of_a_pod_with_a_final_checkpoint_are_not_created(self):
         new = self.pod("new", NEW)
