@@ -39,7 +39,7 @@ constexpr uint64_t kInetRepeated = Repeated(11) | Repeated(12);
 constexpr uint32_t kNetlinkProtocol = 3, kNetlinkGroups = 8, kNetlinkOptions = 12;
 constexpr uint32_t kUnixOptions = 10, kUnixName = 11, kUnixFolder = 14;
 constexpr uint32_t kWatches = 5, kHandle = 7, kHandlePath = 4;
-constexpr uint32_t kRemapLinked = 0, kRemapGhost = 1, kRemapProc = 2;
+constexpr uint32_t kRemapLinked = 0, kRemapProc = 2;
 
 // `in_proc`: below /proc. Its links lead to what a process has, CRIU's own to the node: the kernel never names a file by one.
 bool LeadsOut(const std::string& in_proc) {

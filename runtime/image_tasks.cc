@@ -38,6 +38,13 @@ struct Allowed {
   const Json* oom = nullptr;
 };
 
+// user:role:type of an SELinux label. What follows are categories, of which a runtime may give each pod others.
+std::string TypeOf(const std::string& label) {
+  size_t end = label.find(':');
+  for (int i = 0; i < 2 && end != std::string::npos; ++i) end = label.find(':', end + 1);
+  return label.substr(0, end);
+}
+
 Allowed AllowedBy(const Json& spec) {
   Allowed allowed;
   allowed.capabilities = BoundingSet(spec);
@@ -50,7 +57,7 @@ Allowed AllowedBy(const Json& spec) {
   allowed.no_new_privileges = GetBool(spec, {"process", "noNewPrivileges"});
   const std::string action = GetString(spec, {"linux", "seccomp", "defaultAction"});
   allowed.seccomp = !action.empty() && (action != "SCMP_ACT_ALLOW" || !GetArray(spec, {"linux", "seccomp", "syscalls"}).empty());
-  allowed.profile = GetString(spec, {"process", "apparmorProfile"}, GetString(spec, {"process", "selinuxLabel"}));
+  allowed.profile = GetString(spec, {"process", "apparmorProfile"}, TypeOf(GetString(spec, {"process", "selinuxLabel"})));
   for (const Json& limit : GetArray(spec, {"process", "rlimits"})) {
     const auto name = std::find(kResources.begin(), kResources.end(), GetString(limit, {"type"}, "RLIMIT_").substr(7));
     const Json* hard = Find(limit, {"hard"});
@@ -159,7 +166,7 @@ std::string Beyond(const Task& task, const Allowed& allowed) {
     return "holds " + CapabilityNames(held & ~allowed.capabilities) + ", which is not in its bounding set";
   if (allowed.no_new_privileges && task.no_new_privileges != 1) return "runs without no_new_privs, which it demands";
   if (allowed.seccomp && task.seccomp == 0) return "runs without a seccomp filter, and it has a profile";
-  if (!allowed.profile.empty() && task.profile != allowed.profile)
+  if (!allowed.profile.empty() && task.profile != allowed.profile && TypeOf(task.profile) != allowed.profile)
     return "is confined by \"" + Shown(task.profile) + "\", and it by \"" + allowed.profile + "\"";
   if (std::string limits = BeyondLimits(task, allowed); !limits.empty()) return limits;
   // Without either a setuid program, as an entrypoint that changes its user, is as it should be.

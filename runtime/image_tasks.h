@@ -17,7 +17,7 @@ struct TaskFilters {
 };
 
 // Of every process that is in the images' tree, with its threads. kFailedPrecondition: a task would hold a capability that `spec` does not
-// bound, lack no_new_privs or a seccomp filter, be confined by another AppArmor profile or SELinux label, be another user or of another
+// bound, lack no_new_privs or a seccomp filter, be confined by another AppArmor profile or SELinux type, be another user or of another
 // group where it could not have become one, have a limit above the spec's, be spared by the OOM killer, or run in real time.
 Result<TaskFilters> CheckImageTasks(const std::string& images, const Json& spec);
 

@@ -144,6 +144,9 @@ TEST_F(ImageRightsTest, ATaskIsConfinedAsItsSpecSays) {
   }
   spec["process"].erase("apparmorProfile");
   spec["process"]["selinuxLabel"] = "system_u:system_r:container_t:s0:c1,c2";
+  task.of_creds = Bytes(15, "system_u:system_r:container_t:s0:c3,c4");  // of the pod that it was
+  EXPECT_TRUE(Check(task).ok());
+  task.of_creds = Bytes(15, "system_u:system_r:spc_t:s0:c1,c2");
   EXPECT_NE(Why(task).find("is confined by"), std::string::npos);
 }
 
