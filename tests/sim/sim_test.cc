@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr uint64_t kFirstSeeds = 12, kFirstSeedsOfTheStore = 6;
+constexpr uint64_t kFirstSeeds = 12, kFirstSeedsOfTheStore = 3;
 constexpr Duration kNewSeeds = seconds(60);
 constexpr Duration kPatience = seconds(240);  // where other things run beside it
 constexpr uint64_t kMostNewSeeds = 40;
@@ -52,7 +52,7 @@ TEST(Simulation, TellsTheSameStoryOfTheSameSeed) {
 
 // Keys, packs and what a crash leaves of a disk are the seed's, too.
 TEST(Simulation, TellsTheSameStoryOfTheProductsOwnStore) {
-  const Plan plan{.seed = testing::SeedOfThisCommit() % 1000000, .drains = 6, .real_store = true};
+  const Plan plan{.seed = testing::SeedOfThisCommit() % 1000000, .drains = 3, .real_store = true};
   const Verdict first = PlayPlan(plan), second = PlayPlan(plan);
   EXPECT_EQ(first.story, second.story) << PlanText(plan);
   EXPECT_EQ(first.turns, second.turns);
