@@ -42,8 +42,9 @@ bool ReadIds(std::string_view message, Ids* ids) {
 bool SharesTheNodes(const Json& space, const std::string& type) {
   const std::string path = GetString(space, {"path"});
   struct stat theirs, own;
-  return !path.empty() && stat(path.c_str(), &theirs) == 0 && stat(("/proc/self/ns/" + (type == "network" ? "net" : type)).c_str(), &own) == 0 &&
-         theirs.st_ino == own.st_ino && theirs.st_dev == own.st_dev;
+  return !path.empty() && stat(path.c_str(), &theirs) == 0 &&
+         stat(("/proc/self/ns/" + (type == "network" ? "net" : type)).c_str(), &own) == 0 && theirs.st_ino == own.st_ino &&
+         theirs.st_dev == own.st_dev;
 }
 
 Status CheckNamespaces(const std::string& images, const std::string& name, const Ids& node, const Json& spec) {
@@ -61,7 +62,8 @@ Status CheckNamespaces(const std::string& images, const std::string& name, const
     const std::string type = GetString(space, {"type"});
     user = user || type == "user";
     for (const auto& [kind, number] : kNamespaces) {
-      if (type == kind && in_nodes(number) && !SharesTheNodes(space, type)) return WiderImage(name, "a task stands in the node's " + type + " namespace");
+      if (type == kind && in_nodes(number) && !SharesTheNodes(space, type))
+        return WiderImage(name, "a task stands in the node's " + type + " namespace");
     }
   }
   const auto own = ids.find(kUserNamespace);
