@@ -22,13 +22,14 @@ void Kubernetes::MakeNode(const std::string& name) {
                {"status", {{"conditions", {{{"type", "Ready"}, {"status", "True"}}}}, {"nodeInfo", {{"architecture", "amd64"}}}}}});
 }
 
-void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two) {
+void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two, int mib) {
   for (const char* ns : {kUserNamespace, kOwnNamespace})
     server_.Put("namespaces", {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns}}}});
   for (int i = 0; i < count; ++i) {
     const std::string name = "web-" + std::to_string(i);
     Json containers = {Container("main")};
     if (two(i)) containers.push_back(Container("side"));
+    if (mib > 0) containers[0]["resources"]["requests"]["memory"] = std::to_string(mib) + "Mi";
     const Json spec = {{"replicas", 1}, {"template", {{"metadata", Json::object()}, {"spec", {{"containers", std::move(containers)}}}}}};
     server_.Put("apps/deployments",
                 {{"apiVersion", "apps/v1"},

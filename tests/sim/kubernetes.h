@@ -20,7 +20,8 @@ class Kubernetes {
 
   void MakeNode(const std::string& name);
   // `count` Deployments of one pod; of two containers, "main" and "side", where `two(i)` says so.
-  void MakeWorkloads(int count, const std::function<bool(int)>& two);
+  // Each pod asks for `mib` of memory; 0: for none.
+  void MakeWorkloads(int count, const std::function<bool(int)>& two, int mib = 0);
   // One look of the controllers and of the scheduler at everything.
   void Look();
   // kubectl drain, then uncordon. On a fiber; returns when the node is in use again, or `closing` says so.

@@ -87,6 +87,7 @@ class Machine final : public agent::Node {
   void NewLife();
   Socket* socket = nullptr;  // null while no agent listens
   double failing_dumps = 0;
+  int64_t pod_bytes = 64;  // of memory, that each has
 
   // One look of the kubelet at all pods of its node. On a fiber.
   void LookAtPods();

@@ -55,6 +55,20 @@ class Store::Session final : public storage::Session {
   const std::array<uint8_t, 32> key_{};
 };
 
+Status Store::Carry(Turns& turns, int64_t bytes, const storage::IngestOptions& options) {
+  constexpr Duration kPart = std::chrono::milliseconds(100);
+  if (pace == 0) return Status::Ok();
+  ++senders_;
+  Status carried;
+  for (int64_t sent = 0; sent < bytes && carried.ok(); sent = std::min(bytes, sent + pace / 10 / senders_)) {
+    if (options.progress) options.progress({static_cast<uint64_t>(sent), static_cast<uint64_t>(bytes)});
+    turns.Pause(kPart);
+    carried = options.stop.stop_requested() ? Status(Code::kCancelled, "stopped") : Reached();
+  }
+  --senders_;
+  return carried;
+}
+
 Status Store::Reached() const { return reachable() ? Status::Ok() : Status(Code::kUnavailable, "the store does not answer"); }
 
 Result<std::unique_ptr<storage::Session>> Store::OpenSession(const std::string& id, const std::string& ns) {

@@ -11,6 +11,7 @@
 #include "reconcilers/checkpoint/contents.h"
 #include "reconcilers/restorepolicy/retainer.h"
 #include "storage/store.h"
+#include "tests/sim/turns.h"
 
 namespace holdfast::sim {
 
@@ -19,6 +20,10 @@ class Store final : public storage::Store, public reconcilers::checkpoint::Conte
   bool reachable() const { return !away_since_; }
   void Away(MonoTime now) { away_since_ = now; }
   void Back() { away_since_.reset(); }
+  // Bytes a second that it takes, of all who send together; 0: as fast as may be.
+  int64_t pace = 0;
+  // So many are on their way to it, on this fiber.
+  Status Carry(Turns& turns, int64_t bytes, const storage::IngestOptions& options);
   // As its clients hold it to be (StoreClient).
   bool IsDown(MonoTime now) const { return away_since_ && now - *away_since_ >= std::chrono::seconds(30); }
 
@@ -42,6 +47,7 @@ class Store final : public storage::Store, public reconcilers::checkpoint::Conte
   class Session;
   Status Reached() const;
   std::optional<MonoTime> away_since_;
+  int senders_ = 0;
   std::map<std::string, storage::SessionState> sessions_;
   std::map<std::string, storage::Manifest> manifests_;
   std::map<storage::SegmentId, std::string> segments_;

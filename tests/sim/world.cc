@@ -185,7 +185,12 @@ void World::Live() {
     std::filesystem::create_directories(folder);
     machines_.push_back(std::make_unique<Machine>(turns_, server_, judge_, name, folder));
   }
-  kubernetes_.MakeWorkloads(plan_.pods, [](int i) { return i % 3 == 1; });
+  kubernetes_.MakeWorkloads(
+      plan_.pods, [](int i) { return i % 3 == 1; }, plan_.mib);
+  if (plan_.mib > 0) {
+    for (auto& machine : machines_) machine->pod_bytes = int64_t{plan_.mib} << 20;
+  }
+  store_.pace = int64_t{plan_.pace} << 20;
   controllers_.resize(kReplicas);
   agents_.resize(machines_.size());
   for (size_t i = 0; i < kReplicas; ++i) StartController(i);
