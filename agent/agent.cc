@@ -31,6 +31,7 @@
 #include "kube/list_stream.h"
 #include "kube/metrics.h"
 #include "kube/request_metrics.h"
+#include "kube/server_time.h"
 #include "kube/source.h"
 #include "storage/remote.h"
 
@@ -179,8 +180,9 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   HF_ASSIGN_OR_RETURN(kube::ClientConfig config, kube::LoadConfig(options.kubeconfig));
   HF_RETURN_IF_ERROR(kube::ExpiredForGood(config, clock.Wall()).With("kubeconfig " + options.kubeconfig));
   Metrics metrics;
-  kube::Client client(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server), Clock::Real(),
-                      &metrics.runtime());
+  kube::ServerClock server(clock);
+  kube::Client client(kube::TellTime(kube::CountRequests(kube::MakeCurlTransport(config), metrics.runtime(), config.server), server),
+                      Clock::Real(), &metrics.runtime());
   KubeCluster cluster(client, options.node_name, &metrics.runtime());
   HostNode node(layout, host_pid, RuncRoot(options));
   Journal journal(layout.JournalFolder());
@@ -218,6 +220,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   if (!opened.ok()) LogWarning("no dump lands in memory", {{"error", opened.message()}});
   executing.memory = &memory;
   executing.boot_id = BootId();
+  executing.ahead_of_node = [&server] { return server.ahead(); };
   executing.keep_whole_bytes = std::max(executing.keep_whole_bytes, options.cache_bytes);
   DiskRoom disk(LookAtDisk, {.folder = layout.state + "/landing", .bytes = options.landing_disk_bytes});
   executing.disk = &disk;
@@ -234,14 +237,14 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   HostMeter meter(node, RuncRoot(options), gpus.get());
   IdleWatcher idle({}, layout, meter, cluster, clock);
   executing.still_idle = [&idle](const kube::Pod& pod) { return idle.StillIdle(pod); };
-  Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, clock);
+  Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, server);
 
   Turns turns(options.workers);
-  kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = options.workers, .timeout = std::chrono::hours(1)};
+  kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = ThreadsFor(options.workers), .timeout = std::chrono::hours(1)};
   checkpointing.metrics = &metrics.runtime();
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::Controller checkpoints(checkpointing, Reconciling([&](const std::string& uid, std::stop_token s) {
-                                 return RunInTurn(turns, executor, journal, cluster, clock, uid, s);
+                                 return RunInTurn(turns, executor, journal, cluster, server, uid, s);
                                }));
   std::unique_ptr<Restorer> restorer;
   kube::ControllerOptions restoring{.name = "restore", .workers = options.workers, .timeout = std::chrono::hours(1)};

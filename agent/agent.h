@@ -22,8 +22,8 @@ struct AgentOptions {
   std::string run_dir, state_dir, runc_root;
   std::string install_from;
   bool install = true;
-  int host_pid = 0;  // 0: found
-  int workers = 4;
+  int host_pid = 0;      // 0: found
+  int workers = 4;       // drains at the same time, and as many others (turns.h)
   bool on_stop = false;  // stopper.h
   std::string listen_address = "0.0.0.0";
   int listen_port = 9464;

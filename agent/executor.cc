@@ -119,8 +119,7 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
     }
     HF_RETURN_IF_ERROR(admitted);
   }
-  const WallTime now = clock_.Wall();
-  const WallTime since = ParseTime(cp.status.started_at.empty() ? cp.meta.creation_timestamp : cp.status.started_at).value_or(now);
+  const WallTime now = clock_.Wall(), deadline = cp.DeadlineAt().value_or(now + cp.spec.deadline);
   Result<kube::Pod> pod = cluster_.GetPod(cp.meta.ns, cp.spec.pod_name);
   if (!pod.ok() && pod.status().code() != Code::kNotFound) return pod.status();
   Preflight check = Check(cp, pod.ok() ? &*pod : nullptr, options_.node_name);
@@ -132,7 +131,8 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
     check.message = "another checkpoint of this pod is being made";
   }
   if (check.reason == api::reason::kWaiting) {
-    if (now > since + cp.spec.deadline) return Refuse(cp, api::reason::kDeadline, check.message);
+    const WallTime created = ParseTime(cp.meta.creation_timestamp).value_or(now);
+    if (now > cp.DeadlineAt().value_or(created + cp.spec.deadline)) return Refuse(cp, api::reason::kDeadline, check.message);
     return std::optional<Duration>(milliseconds(500));
   }
   if (!check.reason.empty()) return Refuse(cp, check.reason, check.message);
@@ -149,11 +149,11 @@ Result<std::optional<Duration>> Executor::Begin(const std::string& uid, std::sto
   entry.boot_id = options_.boot_id;
   entry.started_at = FormatTime(now);
   entry.on_stop = cp.spec.trigger == api::Trigger::kStop;
-  entry.deadline_unix_ms = NowMs() + std::chrono::duration_cast<milliseconds>(cp.spec.deadline).count();
-  entry.dump_by_unix_ms = entry.deadline_unix_ms;
+  entry.deadline_unix_ms = std::chrono::duration_cast<milliseconds>(deadline.time_since_epoch()).count();
+  entry.dump_by_unix_ms = entry.deadline_unix_ms - AheadMs();
   if (entry.on_stop) {
     const int64_t grace_ms = std::clamp<int64_t>(pod->termination_grace_seconds, kLeastGrace, kMostGrace) * 1000;
-    entry.dump_by_unix_ms = std::min(entry.deadline_unix_ms, NowMs() + grace_ms);
+    entry.dump_by_unix_ms = std::min(entry.dump_by_unix_ms, NodeMs() + grace_ms);
   }
   entry.containers = check.containers;
   entry.waiting = check.waiting;
@@ -243,6 +243,12 @@ void Executor::PatchPhase(const JournalEntry& entry, api::Phase phase, const std
 }
 
 int64_t Executor::NowMs() const { return std::chrono::duration_cast<milliseconds>(clock_.Wall().time_since_epoch()).count(); }
+
+int64_t Executor::AheadMs() const {
+  return options_.ahead_of_node ? std::chrono::duration_cast<milliseconds>(options_.ahead_of_node()).count() : 0;
+}
+
+int64_t Executor::NodeMs() const { return NowMs() - AheadMs(); }
 
 bool Executor::Expired(const JournalEntry& entry) const { return !entry.ended && NowMs() >= entry.deadline_unix_ms; }
 

@@ -43,7 +43,10 @@ struct ExecutorOptions {
   LandingMemory* memory = nullptr;      // where dumps land that fit; null: all land on disk
   std::string boot_id;                  // of the node, which is another one after a restart; empty: not known
   uint64_t keep_whole_bytes = 1 << 30;  // of a checkpoint: the files of longer ones are punched while they are stored
-  std::function<double()> free_part;    // of the disk with the landing folders, 0 to 1; unset: there is room
+  // How far the Executor's clock, which is the API server's (kube/server_time.h), is ahead of the node's own, by which holdfast-runc and
+  // files go. Unset: they are one.
+  std::function<Duration()> ahead_of_node;
+  std::function<double()> free_part;  // of the disk with the landing folders, 0 to 1; unset: there is room
   // May take over a landing folder that is not needed any more, whole, with what was committed, and where (cache.h). Unset: it is removed.
   std::function<void(const std::string& landing, const std::string& manifest, const std::string& store)> keep;
   std::function<Result<std::vector<storage::FileEntry>>(const std::string&, storage::Session&, const storage::IngestOptions&)> ingest;
@@ -51,6 +54,7 @@ struct ExecutorOptions {
 
 class Executor {
  public:
+  // `clock`: its wall time is what Checkpoints have, and what their deadlines are compared with.
   Executor(ExecutorOptions options, Layout layout, Journal& journal, Node& node, Kubelet& kubelet, Stores& stores, Cluster& cluster,
            Metrics& metrics, Clock& clock);
 
@@ -124,11 +128,13 @@ class Executor {
   void TellMended(const std::vector<MendedFile>& mended);
   void PatchPhase(const JournalEntry& entry, api::Phase phase, const std::string& message);  // best effort
   bool Expired(const JournalEntry& entry) const;
-  // By the controller's clock, once it has said so: others count its deadline from there.
+  // By the controller's clock, once it has said so.
   static void SetStarted(Json& patch, const api::Checkpoint& seen, const JournalEntry& entry) {
     patch["status"]["startedAt"] = seen.status.started_at.empty() ? entry.started_at : seen.status.started_at.str();
   }
   int64_t NowMs() const;
+  int64_t NodeMs() const;                     // by the node's own clock
+  int64_t AheadMs() const;                    // NowMs over NodeMs
   bool Cancelled(const JournalEntry& entry);  // its Checkpoint was deleted
   runtime::DumpResult ResultOf(const JournalEntry& entry) const;
   std::string LandingOf(const JournalEntry& entry) const { return layout_.Landing(entry.uid, entry.place); }

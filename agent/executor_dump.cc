@@ -201,7 +201,7 @@ Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_tok
       }
       if (entry.stock || clock_.Mono() - last_paused >= kNothingFrozen) return DumpLost(entry);
     }
-    if (NowMs() >= give_up_ms) {
+    if (NodeMs() >= give_up_ms) {
       Status killed = node_.KillDump(entry.uid);
       if (!killed.ok()) LogError("cannot kill a dump past its deadline", {{"uid", entry.uid}, {"error", killed.message()}});
       return Fail(entry, api::reason::kDeadline, "the dump was not complete by the deadline and was stopped");

@@ -242,7 +242,7 @@ Result<Executor::Pause> Executor::Finish(JournalEntry& entry) {
   if (entry.unheard) {
     const std::optional<std::string> other = CheckpointOf(entry.pod_uid);
     if (other && *other != entry.uid) return Pause(std::chrono::seconds(1));  // the archives may be its
-    HF_ASSIGN_OR_RETURN(int removed, RemoveKubeletArchives(layout_, entry, NowMs()));
+    HF_ASSIGN_OR_RETURN(int removed, RemoveKubeletArchives(layout_, entry, NowMs(), AheadMs()));
     const int64_t last_ms = entry.deadline_unix_ms + std::chrono::duration_cast<std::chrono::milliseconds>(options_.dump_grace).count();
     if (removed == 0 && NowMs() < last_ms + kArchivePatienceMs) {
       ReleasePod(entry.pod_uid, entry.uid);

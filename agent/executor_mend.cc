@@ -162,7 +162,8 @@ Result<Executor::Pause> Executor::Mend(const std::string& uid, const Status& why
   entry.in_cut = !cp->spec.cut.none();
   entry.on_stop = cp->spec.trigger == api::Trigger::kStop;
   entry.started_at = cp->status.started_at;
-  entry.deadline_unix_ms = entry.dump_by_unix_ms = NowMs();
+  entry.deadline_unix_ms = NowMs();
+  entry.dump_by_unix_ms = NodeMs();
   entry.step = Step::kCommitAsked;
   ClaimPod(entry.pod_uid, uid);
   if (cp->status.phase == api::Phase::kReady) {

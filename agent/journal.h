@@ -45,8 +45,9 @@ struct JournalEntry {
   int attempts = 1;
   std::string store = api::kDefaultStore;  // that has its session, once it is Dumping; entries of before there were several name none
   std::string started_at;
-  int64_t deadline_unix_ms = 0;
-  int64_t dump_by_unix_ms = 0;  // sooner than the deadline for a pod that is being stopped: its grace period
+  int64_t deadline_unix_ms = 0;  // the Checkpoint's, by the API server's clock
+  int64_t dump_by_unix_ms = 0;   // by the node's own clock, as holdfast-runc goes by it; sooner than the deadline for a pod that is being
+                                 // stopped: its grace period
   std::vector<JournalContainer> containers;
   std::vector<JournalContainer> waiting, carried;  // without ids: never run, and those whose state goes on with the pod (carry_over.h)
   std::vector<std::string> volumes;                // names of emptyDirs

@@ -17,7 +17,7 @@ constexpr int64_t kStillWrittenMs = 3000;
 }  // namespace
 
 // Kubernetes names them checkpoint-<pod>_<namespace>-<container>-<RFC 3339 time>.tar (pkg/kubelet/kubelet.go, CheckpointContainer).
-Result<int> RemoveKubeletArchives(const Layout& layout, const JournalEntry& entry, int64_t now_unix_ms) {
+Result<int> RemoveKubeletArchives(const Layout& layout, const JournalEntry& entry, int64_t now_unix_ms, int64_t ahead_ms) {
   const std::string folder = layout.kubelet + "/checkpoints";
   Result<std::vector<std::string>> names = ListDir(folder);
   if (names.status().code() == Code::kNotFound) return 0;
@@ -33,7 +33,7 @@ Result<int> RemoveKubeletArchives(const Layout& layout, const JournalEntry& entr
     struct stat info;
     const std::string path = folder + "/" + name;
     if (!ours || lstat(path.c_str(), &info) != 0) continue;
-    const int64_t written_ms = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000;
+    const int64_t written_ms = info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000 + ahead_ms;
     if (written_ms < since_ms || written_ms > now_unix_ms - kStillWrittenMs || unlink(path.c_str()) != 0) continue;
     LogInfo("removed an archive that the kubelet did not tell of", {{"path", path}, {"checkpoint", entry.ns + "/" + entry.name}});
     ++removed;

@@ -10,7 +10,8 @@
 namespace holdfast::agent {
 
 // Removes the archives of this entry's containers that were written since it began and that nobody has written to for some seconds. How
-// many. An archive that a user asked the kubelet for in that very time goes too: they cannot be told apart.
-Result<int> RemoveKubeletArchives(const Layout& layout, const JournalEntry& entry, int64_t now_unix_ms);
+// many. `ahead_ms`: of the clock that the entry and `now` are by, over the files'. An archive that a user asked the kubelet for in that
+// very time goes too: they cannot be told apart.
+Result<int> RemoveKubeletArchives(const Layout& layout, const JournalEntry& entry, int64_t now_unix_ms, int64_t ahead_ms = 0);
 
 }  // namespace holdfast::agent

@@ -49,7 +49,10 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", log_level, "debug | info | warning | error")->capture_default_str();
   app.add_option("--listen-address", options.listen_address, "of /metrics, /healthz and /readyz")->capture_default_str();
   app.add_option("--listen-port", options.listen_port)->capture_default_str();
-  app.add_option("--workers", options.workers, "checkpoints made at the same time")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("--workers", options.workers, "checkpoints of drains made at the same time, and as many of others")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->take_last();
   app.add_flag("--on-stop", options.on_stop, "hold back the signals of pods that something else than a drain stops, and dump them instead");
   app.add_option(
          "--cache-bytes", options.cache_bytes,

@@ -113,6 +113,8 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.term = GetInt(status, {"term"});
   out.status.started_at = GetString(status, {"startedAt"});
   out.status.completed_at = GetString(status, {"completedAt"});
+  out.status.deadline_at = GetString(status, {"deadlineAt"});
+  out.status.queued_until = GetString(status, {"queue", "until"});
   out.status.owner = {GetString(status, {"owner", "kind"}), GetString(status, {"owner", "name"}), GetString(status, {"owner", "uid"}),
                       GetString(status, {"owner", "templateHash"}), GetString(status, {"owner", "ordinal"})};
   if (const Json& security = GetObject(status, {"security"}); !security.empty()) out.status.security = DumpJson(security);
@@ -168,6 +170,12 @@ std::string Checkpoint::store() const {
 
 const Condition* Checkpoint::Ready() const { return kube::FindCondition(status.conditions, "Ready"); }
 
+std::optional<WallTime> Checkpoint::DeadlineAt() const {
+  if (auto written = ParseTime(status.deadline_at)) return written;
+  const auto started = ParseTime(status.started_at);
+  return started ? std::optional(*started + spec.deadline) : std::nullopt;
+}
+
 Json ToJson(const Claim& claim) { return {{"podName", claim.pod_name}, {"podUID", claim.pod_uid}, {"at", claim.at}}; }
 
 Json ToJson(const Restore& restore) {
@@ -219,6 +227,12 @@ Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms, std::opti
 }
 
 Json ProgressJson(int64_t bytes, int64_t total) { return {{"bytes", bytes}, {"total", total}}; }
+
+Json QueueJson(int64_t position, WallTime until, std::optional<Duration> about) {
+  Json queue = {{"position", position}, {"until", FormatTime(until)}};
+  queue["about"] = about ? Json(FormatDuration(*about)) : Json();  // a merge patch: null takes what was said before away
+  return queue;
+}
 
 Json SummaryJson(int64_t size_bytes, int64_t stored_bytes) {
   auto text = [](int64_t bytes) -> std::string {

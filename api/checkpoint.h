@@ -111,7 +111,9 @@ struct Checkpoint {
     Phase phase = Phase::kPending;
     std::vector<Condition> conditions;
     kube::SharedString node_name, pod_uid, started_at, completed_at;
-    int64_t term = 0;  // of leadership, of the controller that wrote last (base/fence.h)
+    kube::SharedString deadline_at;   // when it is given up, for all who ask; written with the assignment. Empty: by an earlier release
+    kube::SharedString queued_until;  // queue.until: how long it waits for its turn; empty: it has not waited
+    int64_t term = 0;                 // of leadership, of the controller that wrote last (base/fence.h)
     Owner owner;
     kube::SharedString security;  // what its pod was allowed, as JSON (api/security.h); empty: made by an earlier release
     kube::SharedString policy;    // RestorePolicy that its pod followed when it was assigned; empty: the built-in one
@@ -131,6 +133,8 @@ struct Checkpoint {
   std::string store() const;
   bool done() const { return status.phase == Phase::kReady || status.phase == Phase::kFailed || status.phase == Phase::kDeleting; }
   const Condition* Ready() const;
+  // The one moment when it is given up, by the API server's clock. Nothing: it is not assigned yet.
+  std::optional<WallTime> DeadlineAt() const;
 };
 
 // Fragments of `status`, for merge patches.
@@ -145,6 +149,9 @@ Json SizeJson(int64_t memory_bytes, int64_t files_bytes, int64_t stored_bytes);
 // `barrier_ms`: nothing where there was none.
 Json TimingsJson(int64_t frozen_ms, int64_t dump_ms, int64_t store_ms, std::optional<int64_t> barrier_ms = std::nullopt);
 Json ProgressJson(int64_t bytes, int64_t total);
+// `status.queue` of one that waits for its turn. `position`: its place among those that wait on its node, from 1 on; `about`: until its
+// turn comes, as far as can be told; nothing: it cannot.
+Json QueueJson(int64_t position, WallTime until, std::optional<Duration> about);
 // `status.summary`: size for people, as kubectl's columns print it ("312Mi").
 Json SummaryJson(int64_t size_bytes, int64_t stored_bytes);
 // {"status": {"phase": …, "conditions": [Ready with `reason` and `message`]}}: how every writer moves the phase. `previous` keeps the

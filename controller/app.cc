@@ -12,6 +12,7 @@
 #include "controller/stores.h"
 #include "kube/lease.h"
 #include "kube/request_metrics.h"
+#include "kube/server_time.h"
 
 namespace holdfast::controller {
 namespace {
@@ -66,14 +67,16 @@ struct App::Impl {
   Impl(std::shared_ptr<kube::Transport> api_server, AppOptions given)
       : options(std::move(given)),
         metrics(NamesOf(options.stores)),
-        client(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server), Clock::Real(), &metrics.runtime()),
+        client(kube::TellTime(kube::CountRequests(std::move(api_server), metrics.runtime(), options.api_server), clock), Clock::Real(),
+               &metrics.runtime()),
         events(client, "holdfast-controller", options.identity, &metrics.runtime()),
         stores(Clients(options)),
         sealer(client, options.ns),
         caches(client, options.activator_ports.count > 0),
-        context{caches, client, events, client.clock(), [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
+        context{caches, client, events, clock, [this](const Json& checkpoint) { caches.checkpoints.Observe(checkpoint); }},
         leadership(caches, context, metrics, stores, stores,
                    {.max_drains_per_node = options.max_drains_per_node,
+                    .drain_deadline = options.drain_deadline,
                     .retention = {.namespace_quota_bytes = options.namespace_quota_bytes,
                                   // Without a store there is nothing to measure.
                                   .marks = {options.stores.empty() ? 0 : options.volume_high_percent, options.volume_low_percent}},
@@ -130,8 +133,8 @@ struct App::Impl {
   }
 
   Status StartWebhooks(const std::string& username) {
-    pod_webhook =
-        std::make_unique<PodWebhook>(caches, ended, PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)});
+    pod_webhook = std::make_unique<PodWebhook>(caches, ended,
+                                               PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)}, clock);
     eviction_webhook = std::make_unique<EvictionWebhook>(
         context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return stores.AllDown(); }});
     webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
@@ -213,7 +216,8 @@ struct App::Impl {
   }
 
   const AppOptions options;
-  Metrics metrics;  // first: what it counts holds on to it
+  Metrics metrics;                         // first: what it counts holds on to it
+  kube::ServerClock clock{Clock::Real()};  // both replicas and the agents compare deadlines by it
   kube::Client client;
   kube::EventRecorder events;
   Stores stores;

@@ -68,7 +68,7 @@ Keys AskedFor(const Caches& caches) {
 struct Leadership::Reconcilers {
   Reconcilers(const reconcilers::Context& context, reconcilers::checkpoint::Contents& store, reconcilers::restorepolicy::VolumeMeter& meter,
               Metrics& metrics, const Options& options, const Caches& caches)
-      : gate(context, options.max_drains_per_node),
+      : gate(context, options.max_drains_per_node, options.drain_deadline),
         checkpoint(context, gate, store, options.retention.namespace_quota_bytes),
         drain(context),
         claim(context),

@@ -22,6 +22,7 @@ class Leadership {
  public:
   struct Options {
     int max_drains_per_node = 4;
+    Duration drain_deadline = std::chrono::seconds(100);  // of a drain's checkpoint at most, from its turn on
     reconcilers::restorepolicy::RetentionSettings retention;
     std::function<bool()> store_down = [] { return false; };  // known, not suspected
     int workers = 4;                                          // at most so many of each controller

@@ -121,20 +121,25 @@ WallTime CompletedAt(const api::Checkpoint& checkpoint) {
 }
 
 WallTime DeadlineOf(const api::Checkpoint& checkpoint) {
-  return ParseTime(checkpoint.status.started_at).value_or(CreatedAt(checkpoint)) + checkpoint.spec.deadline;
+  return checkpoint.DeadlineAt().value_or(CreatedAt(checkpoint) + checkpoint.spec.deadline);
+}
+
+WallTime QueuedUntil(const api::Checkpoint& checkpoint) {
+  return ParseTime(checkpoint.status.queued_until).value_or(CreatedAt(checkpoint) + kTurnComes);
 }
 
 WallTime WaitedForUntil(const api::Checkpoint& checkpoint) {
   const api::Condition* ready = checkpoint.Ready();
-  const bool queued = checkpoint.status.phase == Phase::kPending && ready != nullptr && ready->reason == api::reason::kQueued;
-  return std::max(DeadlineOf(checkpoint), queued ? CreatedAt(checkpoint) + kTurnComes : WallTime()) + kAgentGrace;
+  const bool queued = checkpoint.status.phase == Phase::kPending &&
+                      (!checkpoint.status.queued_until.empty() || (ready != nullptr && ready->reason == api::reason::kQueued));
+  return std::max(DeadlineOf(checkpoint), queued ? QueuedUntil(checkpoint) : WallTime()) + kAgentGrace;
 }
 
 WallTime AgentsWordUntil(const api::Checkpoint& c) {
   if (!UnderWay(c) || c.status.phase == Phase::kAssigned) return WaitedForUntil(c);
   const api::Condition* ready = c.Ready();
   if (ready != nullptr && ready->reason == api::reason::kStillStoring) return WallTime::max();
-  return WaitedForUntil(c) + c.spec.deadline;
+  return WaitedForUntil(c) + kAgentsSilence;
 }
 
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b) {

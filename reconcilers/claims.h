@@ -8,7 +8,8 @@ namespace holdfast::reconcilers {
 inline constexpr char kContentFinalizer[] = "holdfast.dev/stored-content";
 // How long after its deadline an agent that says nothing is still waited for.
 inline constexpr Duration kAgentGrace = std::chrono::seconds(15);
-// How long a drain's checkpoint waits for its turn at most: those before it have deadlines of their own, so it comes.
+// How long a drain's checkpoint waits for its turn at most: those before it have deadlines of their own, so it comes. Until when stands in
+// status.queue.until.
 inline constexpr Duration kTurnComes = std::chrono::hours(1);
 
 // What the agent last said of the restore that the present claim led to, "Started" with it; nullptr: nothing, so nothing of it has run.
@@ -58,12 +59,15 @@ bool OfALivingPod(const api::Checkpoint& checkpoint, const kube::Pod* pod, const
 
 WallTime CreatedAt(const api::Checkpoint& checkpoint);
 WallTime CompletedAt(const api::Checkpoint& checkpoint);  // completedAt, else when Ready last changed, else creation
-// spec.deadline from its creation, or, once it was assigned, from then.
+// status.deadlineAt, once it was assigned; before, spec.deadline from its creation.
 WallTime DeadlineOf(const api::Checkpoint& checkpoint);
+// Until when it waits in a node's queue.
+WallTime QueuedUntil(const api::Checkpoint& checkpoint);
 // Until when somebody who needs what becomes of it waits: the time in a node's queue comes before its deadline begins.
 WallTime WaitedForUntil(const api::Checkpoint& checkpoint);
-// The same for who needs what its agent has in hand: that may have taken it up as late as the deadline was long, and it alone knows the
-// end of a checkpoint whose processes have ended (reason StillStoring).
+// The same for who needs what its agent has in hand: it alone knows the end. So one that says nothing (it is cut off, or starts anew) is
+// waited for a while longer, and one that stores what is left of an ended pod (reason StillStoring) without an end.
+inline constexpr Duration kAgentsSilence = std::chrono::seconds(100);
 WallTime AgentsWordUntil(const api::Checkpoint& checkpoint);
 // Newest first.
 bool Newer(const CheckpointPtr& a, const CheckpointPtr& b);

@@ -57,6 +57,39 @@ Step Wait(const World& w, const std::string& message, Duration again, WallTime n
   return step;
 }
 
+bool Queued(const api::Checkpoint& c) { return c.Ready() != nullptr && c.Ready()->reason == reason::kQueued; }
+
+// In the queue of its node. Its place, and how long it waits at most, are told with the words.
+Step Queue(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const Admission& turn = *w.admission;
+  Step step = Wait(w, turn.waits_for, kAdmissionRetry, now, reason::kQueued);
+  step.again = kAdmissionRetry;
+  if (step.action != Action::kPatchStatus) return step;
+  const WallTime until = Queued(c) ? QueuedUntil(c) : CreatedAt(c) + kTurnComes;
+  step.patch["status"]["queue"] = api::QueueJson(std::max<int64_t>(1, turn.position), until, turn.about);
+  if (c.status.queued_until.empty())
+    step.notice = Notice{false, reason::kQueued, "waits for its turn to be checkpointed: " + turn.waits_for, true, false};
+  return step;
+}
+
+// Until when one waits that is not in the queue, or not any more: the time that it was there does not count.
+WallTime PatienceOf(const api::Checkpoint& c, WallTime now) {
+  if (c.status.queued_until.empty()) return DeadlineOf(c);
+  return Queued(c) ? std::min<WallTime>(QueuedUntil(c), now + c.spec.deadline) : QueuedUntil(c);
+}
+
+// Something else than its turn is in the way.
+Step WaitForAdmission(const World& w, WallTime now) {
+  const api::Checkpoint& c = *w.checkpoint;
+  const WallTime until = PatienceOf(c, now);
+  Step step = Wait(w, w.admission->waits_for, kAdmissionRetry, now);
+  if (step.action == Action::kPatchStatus && !c.status.queued_until.empty())
+    step.patch["status"]["queue"] = {{"until", FormatTime(until)}, {"position", Json()}, {"about", Json()}};
+  step.again = std::clamp<Duration>(until - now, std::chrono::milliseconds(100), kAdmissionRetry);
+  return step;
+}
+
 Step WaitOrGiveUp(const World& w, const std::string& message, WallTime now) {
   if (now >= DeadlineOf(*w.checkpoint)) {
     return Fail(w, reason::kDeadline,
@@ -148,9 +181,13 @@ Step Assign(const World& w, WallTime now) {
   patch["status"]["owner"] = api::ToJson(w.lineage.owner);
   patch["status"]["security"] = api::SecurityOf(pod);
   if (!w.policy.empty()) patch["status"]["policy"] = w.policy;
+  Duration within = w.checkpoint->spec.deadline;
+  if (w.admission && w.admission->most) within = std::min(within, *w.admission->most);
   patch["status"]["startedAt"] = FormatTime(now);
+  patch["status"]["deadlineAt"] = FormatTime(now + within);
+  if (!w.checkpoint->status.queued_until.empty()) patch["status"]["queue"] = Json();
   Step step = Patch(std::move(patch), "assigned to node " + pod.node_name);
-  step.again = w.checkpoint->spec.deadline + kAgentGrace;
+  step.again = within + kAgentGrace;
   return step;
 }
 
@@ -360,13 +397,14 @@ Step NextPending(const World& w, WallTime now) {
   }
   if (w.admission->granted) return Assign(w, now);
   // Its deadline begins with its turn: what waits behind many others shall not be lost for it.
-  if (w.admission->queued && now < CreatedAt(c) + kTurnComes) return Wait(w, w.admission->waits_for, kAdmissionRetry, now, reason::kQueued);
+  if (w.admission->queued && now < (Queued(c) ? QueuedUntil(c) : CreatedAt(c) + kTurnComes)) return Queue(w, now);
+  if (now < PatienceOf(c, now)) return WaitForAdmission(w, now);
   if (!w.admission->budget) {
-    Step step = WaitOrGiveUp(w, w.admission->waits_for, now);
-    if (step.again) step.again = std::min<Duration>(*step.again, kAdmissionRetry);
-    return step;
+    const std::string limit = c.status.queued_until.empty()
+                                  ? "the deadline of " + FormatDuration(c.spec.deadline)
+                                  : "its time in the queue of its node, until " + FormatTime(QueuedUntil(c)) + ",";
+    return Fail(w, reason::kDeadline, limit + " passed before it began: " + w.admission->waits_for, now);
   }
-  if (now < DeadlineOf(c)) return Wait(w, w.admission->waits_for, kAdmissionRetry, now);
   // The budget holds the pod anyway, and whoever drains may have given up by now. Nothing is frozen: the next eviction request begins anew.
   Step step;
   step.action = Action::kDelete;
@@ -381,17 +419,16 @@ Step NextAssigned(const World& w, WallTime now) {
   const WallTime until = DeadlineOf(c) + kAgentGrace;
   // Of a stop the deadline is the store's; its dump begins at once, or the pod ends without one.
   if (const bool pod_there = w.pod && w.pod->meta.uid == c.spec.pod_uid; c.spec.trigger == api::Trigger::kStop && !pod_there) {
-    const WallTime begins_by = DeadlineOf(c) - c.spec.deadline + kUptake;
+    const WallTime begins_by = ParseTime(c.status.started_at).value_or(CreatedAt(c)) + kUptake;
     if (now >= begins_by) return Fail(w, reason::kPodGone, "the pod has ended, and its agent did not report a dump", now);
     Step step;
     step.again = begins_by - now;
     return step;
   }
   if (now >= until) {
-    return Fail(
-        w, reason::kDeadline,
-        "the agent on node " + w.checkpoint->status.node_name + " did not take it up within " + FormatDuration(w.checkpoint->spec.deadline),
-        now);
+    return Fail(w, reason::kDeadline,
+                "the agent on node " + w.checkpoint->status.node_name + " did not take it up by its deadline, " + FormatTime(DeadlineOf(c)),
+                now);
   }
   if (auto step = FailWithCut(w, now)) return *step;
   // An agent takes nothing from a leader whose term is over, so what was in flight when we came goes on in ours. PatchStatus adds it.

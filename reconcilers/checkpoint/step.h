@@ -15,9 +15,12 @@ namespace holdfast::reconcilers::checkpoint {
 // Whether a drain may freeze this pod now (reconcilers/drain/admission.h).
 struct Admission {
   bool granted = false;
-  std::string waits_for;  // why not
-  bool budget = false;    // a PodDisruptionBudget is why: letting go would not end the pod either
-  bool queued = false;    // others of its node are before it, and get on
+  std::string waits_for;            // why not
+  bool budget = false;              // a PodDisruptionBudget is why: letting go would not end the pod either
+  bool queued = false;              // others of its node are before it, and get on
+  int64_t position = 0;             // its place among those that wait on its node, from 1 on; 0: it has none
+  std::optional<Duration> about{};  // until its turn, as far as can be told
+  std::optional<Duration> most{};   // of those that are granted: how long it may be under way, whatever its spec says
 };
 
 struct World {

@@ -98,8 +98,8 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
   }
   // Without a store each one's turn would only take its deadline.
   if (now >= (w.store_down ? DeadlineOf(c) + kAgentGrace : WaitedForUntil(c))) {
-    return LetGo("its checkpoint " + c.meta.name + " was not done within " + FormatDuration(c.spec.deadline) + " (" + ProgressText(c) +
-                 ")");
+    const Duration had = DeadlineOf(c) - ParseTime(c.status.started_at).value_or(CreatedAt(c));
+    return LetGo("its checkpoint " + c.meta.name + " was not done within " + FormatDuration(had) + " (" + ProgressText(c) + ")");
   }
   return Refuse("holdfast: checkpointing " + Who(w) + " (" + ProgressText(c) + ")");
 }

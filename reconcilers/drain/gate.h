@@ -11,7 +11,9 @@ namespace holdfast::reconcilers::drain {
 
 class Gate {
  public:
-  Gate(Context context, int max_per_node) : context_(std::move(context)), max_per_node_(max_per_node) {}
+  // `longest`: that one is under way, whoever asked for it.
+  Gate(Context context, int max_per_node, Duration longest)
+      : context_(std::move(context)), max_per_node_(max_per_node), longest_(longest) {}
   checkpoint::Admission Ask(const CheckpointPtr& checkpoint, const PodPtr& pod, std::stop_token stop);
   // The grant was not used: the status could not be written.
   void GiveBack(const api::Checkpoint& checkpoint);
@@ -20,6 +22,7 @@ class Gate {
   Traffic Look(const Seat& me);
   Context context_;
   const int max_per_node_;
+  const Duration longest_;
   std::mutex mutex_;
   std::map<std::string, MonoTime> grants_;  // by uid of the Checkpoint: until when they count unseen
 };

@@ -25,15 +25,16 @@ void Kubernetes::MakeNamespaces() {
     server_.Put("namespaces", {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns}}}});
 }
 
-void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two) {
+void Kubernetes::MakeWorkloads(int count, const std::function<bool(int)>& two, int mib) {
   MakeNamespaces();
-  for (int i = 0; i < count; ++i) MakeDeployment(i, two(i));
+  for (int i = 0; i < count; ++i) MakeDeployment(i, two(i), mib);
 }
 
-void Kubernetes::MakeDeployment(int number, bool two) {
+void Kubernetes::MakeDeployment(int number, bool two, int mib) {
   const std::string name = "web-" + std::to_string(number);
   Json containers = {Container("main")};
   if (two) containers.push_back(Container("side"));
+  if (mib > 0) containers[0]["resources"]["requests"]["memory"] = std::to_string(mib) + "Mi";
   const Json spec = {{"replicas", 1}, {"template", {{"metadata", Json::object()}, {"spec", {{"containers", std::move(containers)}}}}}};
   server_.Put("apps/deployments",
               {{"apiVersion", "apps/v1"},

@@ -21,7 +21,8 @@ class Kubernetes {
 
   void MakeNode(const std::string& name);
   // `count` Deployments of one pod; of two containers, "main" and "side", where `two(i)` says so.
-  void MakeWorkloads(int count, const std::function<bool(int)>& two);
+  // Each pod asks for `mib` of memory; 0: for none.
+  void MakeWorkloads(int count, const std::function<bool(int)>& two, int mib = 0);
   // `count` workloads of any kind (owners.cc), each drawn from its own number: what one is does not depend on how many there are.
   void MakeOwners(int count, uint64_t seed);
   // How many pods there shall be that have not ended.
@@ -50,7 +51,7 @@ class Kubernetes {
     MonoTime since;    // when the user saw that it is gone, or waits
   };
   void MakeNamespaces();
-  void MakeDeployment(int number, bool two);
+  void MakeDeployment(int number, bool two, int mib = 0);
   void MakeStatefulSet(int number, Random& random);
   void MakeJob(int number, Random& random);
   void Replicate(const Json& replica_set);

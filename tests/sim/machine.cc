@@ -195,7 +195,7 @@ void Machine::Dump(std::string checkpoint_uid, std::string landing, std::shared_
   }
   if (result.ok) result.reason = "Completed";
   result.frozen_ms = result.dump_ms = (turns_.Mono() - frozen) / milliseconds(1);
-  result.memory_bytes = 64;
+  result.memory_bytes = pod_bytes;
   over();
   (void)WriteFileAtomically(dir + "/result.json", DumpJson(result.ToJson()));
 }

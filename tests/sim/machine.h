@@ -95,6 +95,7 @@ class Machine final : public agent::Node {
   bool reports_ends = false;  // what ends a pod says that it has ended (Succeeded, Failed) before it lets it go
   // A container that runs here ends by itself. Empty: none did; else whose it was.
   std::string CrashOne(Random& random);
+  int64_t pod_bytes = 64;  // of memory, that each has
 
   // One look of the kubelet at all pods of its node. On a fiber.
   void LookAtPods();

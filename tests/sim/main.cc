@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
   double minutes = 0;
   bool story = false, shrink = false;
   CLI::App app("Plays Holdfast in one process and virtual time (docs/simulation.md).", "holdfast-sim");
-  app.add_option("plan", words, "seed=N nodes=N pods=N drains=N faults=N store=real only=NUMBER,…; the same plan, the same story");
+  app.add_option("plan", words,
+                 "seed=N nodes=N pods=N drains=N mib=N pace=N faults=N store=real only=NUMBER,…; the same plan, the same story");
   app.add_option("--seeds", seeds, "so many, from seed= on");
   app.add_option("--minutes", minutes, "instead: as many as can be played in that time");
   app.add_flag("--story", story, "print what happened");

@@ -114,7 +114,7 @@ class Normaliser:
             "finalizers": meta.get("finalizers", []),
             "deleting": "deletionTimestamp" in meta,
             "owners": [o["kind"] for o in meta.get("ownerReferences", [])],
-            "has": sorted(key for key in status if key not in ("progress", "claim", "restores")),
+            "has": sorted(key for key in status if key not in ("progress", "claim", "restores", "deadlineAt", "queue")),
         }
 
     def of_replicaset(self, one):

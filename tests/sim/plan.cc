@@ -24,6 +24,8 @@ std::string PlanText(const Plan& plan) {
   add("nodes", plan.nodes, usual.nodes);
   add("pods", plan.pods, usual.pods);
   add("drains", plan.drains, usual.drains);
+  add("mib", plan.mib, usual.mib);
+  add("pace", plan.pace, usual.pace);
   add("faults", static_cast<int>(plan.faults), static_cast<int>(usual.faults));
   add("kinds", plan.kinds, usual.kinds);
   add("world", plan.world, usual.world);
@@ -50,6 +52,10 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.pods = number;
     } else if (name == "drains" && number >= 0) {
       plan.drains = number;
+    } else if (name == "mib" && number > 0) {
+      plan.mib = number;
+    } else if (name == "pace" && number > 0) {
+      plan.pace = number;
     } else if (name == "faults" && number >= 0) {
       plan.faults = number;
     } else if (name == "kinds" && number > 0 && number <= kAllKinds) {

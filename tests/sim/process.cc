@@ -111,7 +111,8 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
       wire_(std::move(wire)),
       machine_(machine),
       store_(store.ForAgent(machine.name())),
-      client_(wire_, turns, &metrics_.runtime()),
+      server_(machine.clock()),
+      client_(kube::TellTime(wire_, server_), turns, &metrics_.runtime()),
       cluster_(client_, machine.name(), &metrics_.runtime()),
       journal_(machine.layout().JournalFolder()),
       stores_({{api::kDefaultStore, &store_->store()}}, store_->Within(), turns),
@@ -121,21 +122,24 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
   agent::ExecutorOptions executing;
   executing.node_name = machine.name();
   executing.boot_id = machine.boot_id();
+  executing.ahead_of_node = [this] { return server_.ahead(); };
   executing.admit = [this](int64_t term) { return fence_->Admit(term); };
-  executing.ingest = [this](const std::string& dir, storage::Session& session, const storage::IngestOptions& how) {
+  executing.ingest = [this, &store](const std::string& dir, storage::Session& session,
+                                    const storage::IngestOptions& how) -> Result<std::vector<storage::FileEntry>> {
+    HF_RETURN_IF_ERROR(store.Carry(turns_, machine_.pod_bytes, how));
     return store_->Ingest(dir, session, how);
   };
-  executor_ =
-      std::make_unique<agent::Executor>(executing, layout, journal_, *hands_, *hands_, stores_, cluster_, metrics_, machine.clock());
-  kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = 4, .timeout = std::chrono::hours(1)};
+  executor_ = std::make_unique<agent::Executor>(executing, layout, journal_, *hands_, *hands_, stores_, cluster_, metrics_, server_);
+  kube::ControllerOptions checkpointing{.name = "checkpoint", .workers = agent::ThreadsFor(kWorkers), .timeout = std::chrono::hours(1)};
   checkpointing.backoff = {std::chrono::milliseconds(50), std::chrono::seconds(5)};
   kube::ControllerOptions restoring = checkpointing;
   restoring.name = "restore";
+  restoring.workers = kWorkers;
   using Again = Result<kube::ReconcileResult>;
   checkpoints_ = std::make_unique<kube::Controller>(
       checkpointing,
       [this](const std::string& uid, std::stop_token stop) -> Again {
-        HF_ASSIGN_OR_RETURN(std::optional<Duration> again, executor_->Run(uid, stop));
+        HF_ASSIGN_OR_RETURN(std::optional<Duration> again, RunInTurn(turn_of_, *executor_, journal_, cluster_, server_, uid, stop));
         return kube::ReconcileResult{again};
       },
       turns);

@@ -8,11 +8,13 @@
 #include "agent/executor.h"
 #include "agent/kube_cluster.h"
 #include "agent/restorer.h"
+#include "agent/turns.h"
 #include "agent/warden.h"
 #include "base/fence.h"
 #include "controller/eviction_webhook.h"
 #include "controller/leadership.h"
 #include "controller/pod_webhook.h"
+#include "kube/server_time.h"
 #include "tests/sim/kubernetes.h"
 #include "tests/sim/machine.h"
 #include "tests/sim/store.h"
@@ -77,6 +79,7 @@ class AgentProcess final : public Socket {
   Machine& machine_;
   const std::unique_ptr<AgentsStore> store_;
   agent::Metrics metrics_;
+  kube::ServerClock server_;
   kube::Client client_;
   agent::KubeCluster cluster_;
   agent::Journal journal_;
@@ -85,6 +88,8 @@ class AgentProcess final : public Socket {
   // The machine as this process sees it: not at all, once it is dead.
   class Hands;
   const std::unique_ptr<Hands> hands_;
+  static constexpr int kWorkers = 4;
+  agent::Turns turn_of_{kWorkers};
   std::unique_ptr<agent::Executor> executor_;
   std::unique_ptr<agent::Restorer> restorer_;
   std::unique_ptr<kube::Controller> checkpoints_, restores_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 namespace holdfast::sim {
 namespace {
@@ -81,7 +82,9 @@ Json Normaliser::Checkpoint(const Json& c) {
   Json restores = Json::array(), restorable = Json::object(), has = Json::array(), owners = Json::array();
   for (const Json& one : GetArray(c, {"status", "containers"})) restorable[Value(one, "name")] = GetBool(one, {"restorable"});
   for (const auto& [key, value] : GetObject(c, {"status"}).items()) {
-    if (key != "progress" && key != "claim" && key != "restores") has.push_back(key);
+    // Its deadline and its queue the recorded release did not write down.
+    static const std::set<std::string> left_out = {"progress", "claim", "restores", "deadlineAt", "queue"};
+    if (!left_out.contains(key)) has.push_back(key);
   }
   for (const Json& one : GetArray(c, {"metadata", "ownerReferences"})) owners.push_back(Value(one, "kind"));
   for (const Json& one : GetArray(c, {"status", "restores"}))

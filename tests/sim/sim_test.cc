@@ -67,6 +67,15 @@ TEST(Simulation, MovesEveryPodWhereNothingFails) {
   }
 }
 
+// Hole 5: a node with more state than its store takes in a deadline (100 s) lost the rest of it: all were frozen at once, each with a part
+// of the way to the store, or their time in the queue counted. Each alone takes 51 s here, and eight of them 410.
+TEST(Simulation, MovesAllOfANodeWithMoreStateThanOneDeadlineStores) {
+  const Verdict verdict = PlayPlan({.seed = 1, .nodes = 2, .pods = 8, .drains = 4, .mib = 2048, .pace = 40, .faults = 0});
+  EXPECT_EQ(Broken(verdict), "");
+  EXPECT_EQ(verdict.cold, 0);
+  EXPECT_GE(verdict.moved, 8);
+}
+
 // The same ones for every commit, of processes and networks alone: what is broken here was broken by the change at hand.
 TEST(Simulation, BreaksNoRuleWithTheFirstSeeds) {
   for (uint64_t seed = 1; seed <= kFirstSeeds; ++seed) {

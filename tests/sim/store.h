@@ -59,6 +59,10 @@ class Store {
   bool reachable() const { return !away_since_; }
   void Away(MonoTime now) { away_since_ = now; }
   void Back() { away_since_.reset(); }
+  // Bytes a second that it takes, of all who send together; 0: as fast as may be.
+  int64_t pace = 0;
+  // So many are on their way to it, on this fiber.
+  Status Carry(Turns& turns, int64_t bytes, const storage::IngestOptions& options);
 
   // On a fiber.
   virtual void Start() {}
@@ -72,6 +76,7 @@ class Store {
 
  protected:
   std::optional<MonoTime> away_since_;
+  int senders_ = 0;
 };
 
 }  // namespace holdfast::sim

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/server_time.h"
+
 namespace holdfast::sim {
 namespace {
 
@@ -21,6 +23,7 @@ Result<HttpResponse> Wire::Send(const HttpRequest& request, std::stop_token stop
   if (before_send && Open()) before_send();
   if (!Open() || turns_.random().Chance(weather_.lost_requests)) return NoAnswer();
   HttpResponse response = server_.Handle(request, user_);
+  response.headers["date"] = kube::HttpDate(turns_.Wall());
   if (!Open() || turns_.random().Chance(weather_.lost_answers)) return NoAnswer();
   return response;
 }

@@ -214,8 +214,13 @@ void World::Live() {
     kubernetes_.MakeOwners(plan_.pods, plan_.seed);
     for (auto& machine : machines_) machine->reports_ends = true;
   } else {
-    kubernetes_.MakeWorkloads(plan_.pods, [](int i) { return i % 3 == 1; });
+    kubernetes_.MakeWorkloads(
+        plan_.pods, [](int i) { return i % 3 == 1; }, plan_.mib);
   }
+  if (plan_.mib > 0) {
+    for (auto& machine : machines_) machine->pod_bytes = int64_t{plan_.mib} << 20;
+  }
+  store_->pace = int64_t{plan_.pace} << 20;
   store_->Start();
   controllers_.resize(kReplicas);
   agents_.resize(machines_.size());

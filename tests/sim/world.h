@@ -20,6 +20,8 @@ struct Plan {
   uint64_t seed = 1;
   int nodes = 3, pods = 10;
   int drains = 12;        // of nodes, one after the other
+  int mib = 0;            // that each pod is, as it says in its requests; 0: next to nothing
+  int pace = 0;           // MiB a second that the store takes of all together; 0: as fast as may be
   double faults = 20;     // in a thousand turns of the world's own clock (100 ms each), of all kinds together; 0: none
   int kinds = kAllKinds;  // of faults, in the order of faults.cc: those of processes and networks come first, then those of nodes and users
   int world = 0;          // of the above; what nobody asks for leaves every story as it is

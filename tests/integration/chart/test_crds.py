@@ -119,6 +119,7 @@ STATUS_CHANGES = [
     ([{"nodeName": "node1"}, {"nodeName": "node2"}], "nodeName cannot be changed once it is set"),
     ([{"term": 7}, {"term": 6}], "a controller of a later term of leadership has written this status"),
     ([{"term": 7}, {"term": None}], "a controller of a later term of leadership has written this status"),
+    ([{"deadlineAt": "2100-01-01T00:00:00Z"}, {"deadlineAt": "2100-01-01T00:01:00Z"}], "deadlineAt cannot be changed once it is set"),  # hole 5
     ([{"podUID": "a"}, {"podUID": "b"}], "podUID cannot be changed once it is set"),
     ([{"manifest": {"id": "a"}}, {"manifest": {"id": "b"}}], "manifest cannot be replaced by another one"),
     ([{"manifest": {"id": "a", "store": "s"}}, {"manifest": {"id": "a", "store": "t"}}], "manifest cannot be replaced by another one"),

@@ -91,6 +91,7 @@ CASES = [
     ("node1", {"phase": "Ready", "claim": {"podUID": "new"}}, {"claim": None}, "may claim a checkpoint only for the very pod"),
     ("node1", {}, {"phase": "Deleting"}, "Pending, Assigned and Deleting are the controller's"),
     ("node1", {}, {"owner": {"name": "other"}}, "nodeName, podUID, owner, policy, security and term are the controller's"),
+    ("node1", {}, {"deadlineAt": "2100-01-01T00:00:00Z"}, "and so are deadlineAt and queue"),  # hole 5
     ("node1", {}, {"policy": "another"}, "nodeName, podUID, owner, policy, security and term are the controller's"),
     ("node1", {}, {"nodeName": None}, "nodeName"),
     ("node2", {}, {"phase": "Freezing"}, 'an agent of node "node2" may record only restores'),

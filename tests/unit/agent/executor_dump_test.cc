@@ -193,6 +193,35 @@ TEST_F(ExecutorTest, ADumpPastItsDeadlineIsKilledAndThePodThawed) {
   ExpectNothingLeft();
 }
 
+// Hole 5: it counted from its own start, and by its node's clock, while others counted from the assignment by theirs.
+TEST_F(ExecutorTest, TheDeadlineIsTheCheckpointsByWhateverClock) {
+  for (const Duration ahead : {Duration(0), Duration(std::chrono::minutes(10)), -Duration(std::chrono::minutes(10))}) {
+    ahead_of_node = ahead;
+    cluster.checkpoint = CheckpointJson(true);
+    const WallTime deadline = *ParseTime(FormatTime(clock.Wall() + std::chrono::seconds(30)));
+    cluster.checkpoint["status"]["startedAt"] = FormatTime(clock.Wall() - std::chrono::seconds(70));
+    cluster.checkpoint["status"]["deadlineAt"] = FormatTime(deadline);
+    int64_t of_dump = 0, of_journal = 0;
+    node.on_dump = [&](const std::string& landing) {
+      of_dump = GetInt(*ParseJson(*ReadFile(landing + "/request.json")), {"deadline_unix_ms"});
+      of_journal = journal.Read("ck-uid")->deadline_unix_ms;
+      Dump(landing, false);
+    };
+    EXPECT_TRUE(Drive());
+    const auto ms = [](Duration since) { return std::chrono::duration_cast<std::chrono::milliseconds>(since).count(); };
+    EXPECT_EQ(of_journal, ms(deadline.time_since_epoch()));
+    EXPECT_EQ(of_dump, ms(deadline.time_since_epoch() - ahead)) << "holdfast-runc goes by the node's clock";
+  }
+}
+
+TEST_F(ExecutorTest, NothingIsFrozenPastADeadlineThatWasSpentWaiting) {
+  cluster.checkpoint["status"]["startedAt"] = FormatTime(clock.Wall() - std::chrono::seconds(101));
+  cluster.checkpoint["status"]["deadlineAt"] = FormatTime(clock.Wall() - std::chrono::seconds(1));
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(node.dumps, 0);
+  EXPECT_EQ(Reason(), "Deadline");
+}
+
 TEST_F(ExecutorTest, AThawThatFailsIsTriedUntilItWorks) {
   node.on_dump = [this](const std::string& landing) { Dump(landing, false); };
   node.thaw_fails = true;

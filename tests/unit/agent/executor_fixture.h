@@ -62,6 +62,7 @@ class ExecutorTest : public ::testing::Test {
     memory = std::make_unique<LandingMemory>(landing_budget, layout, [this]() -> Result<MemoryRoom> { return room; });
     options.memory = memory.get();
     options.boot_id = boot_id;
+    options.ahead_of_node = [this] { return ahead_of_node; };
     options.keep = [this](const std::string& landing, const std::string& manifest, const std::string& in) {
       kept.push_back(landing);
       EXPECT_EQ(in, manifest == store.manifest.Serialize() ? "default" : "holdfast-store-1");
@@ -155,6 +156,7 @@ class ExecutorTest : public ::testing::Test {
   std::unique_ptr<LandingMemory> memory;
   std::vector<std::string> kept;  // landing folders that a cache might have taken over
   TempDir dir;
+  Duration ahead_of_node{0};  // the API server's clock, which is `clock`
   FakeClock clock;
   Layout layout;
   Journal journal{dir.path() + "/state/journal", [this](const std::string& path, const std::string& text) {

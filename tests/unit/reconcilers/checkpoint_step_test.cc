@@ -364,6 +364,73 @@ TEST(Checkpoint, BehindOthersThatDoNotGetOnItWaitsUntilItsDeadline) {
   EXPECT_EQ(ReasonOf(Next(w, At(100))), "Deadline");
 }
 
+// Hole 5: one deadline, written down, which all go by.
+TEST(Checkpoint, ItsDeadlineIsWrittenWithTheAssignmentAndNoLongerThanADrainMayHave) {
+  World w = Seen();
+  EXPECT_EQ(GetString(Next(w, At(500)).patch, {"status", "deadlineAt"}), FormatTime(At(600)));
+  w.admission = Admission{.granted = true, .most = std::chrono::seconds(40)};
+  EXPECT_EQ(GetString(Next(w, At(500)).patch, {"status", "deadlineAt"}), FormatTime(At(540)));
+  w.admission = Admission{.granted = true, .most = std::chrono::hours(1)};
+  EXPECT_EQ(GetString(Next(w, At(500)).patch, {"status", "deadlineAt"}), FormatTime(At(600)));
+  api::Checkpoint c = InPhase(Phase::kAssigned);
+  c.status.started_at = FormatTime(At(500));
+  c.status.deadline_at = FormatTime(At(540));
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(554)).action, Action::kNothing);
+  EXPECT_EQ(ReasonOf(Next(w, At(555))), "Deadline");
+  c.status.deadline_at = "";  // of an earlier release
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(614)).action, Action::kNothing);
+}
+
+api::Checkpoint After(const World& w, const Step& step) {
+  api::Checkpoint c = *w.checkpoint;
+  const api::Checkpoint written = api::Checkpoint::FromJson(step.patch);
+  c.status.phase = written.status.phase;
+  c.status.conditions = written.status.conditions;
+  if (!written.status.queued_until.empty()) c.status.queued_until = written.status.queued_until;
+  return c;
+}
+
+TEST(Checkpoint, InTheQueueItSaysItsPlaceAndHowLongItWaits) {
+  World w = Seen();
+  w.admission = Admission{.waits_for = "3 wait before it", .queued = true, .position = 4, .about = std::chrono::seconds(80)};
+  const Step waits = Next(w, At(1));
+  EXPECT_EQ(waits.patch["status"]["queue"], Json({{"position", 4}, {"about", "1m20s"}, {"until", FormatTime(At(3600))}}));
+  ASSERT_TRUE(waits.notice);
+  EXPECT_EQ(waits.notice->reason, "Queued");
+  EXPECT_TRUE(waits.notice->on_pod);
+  w.checkpoint = Share(After(w, waits));
+  EXPECT_EQ(Next(w, At(3)).action, Action::kNothing);
+  w.admission = Admission{.waits_for = "2 wait before it", .queued = true, .position = 3};
+  const Step nearer = Next(w, At(5));
+  EXPECT_EQ(nearer.patch["status"]["queue"], Json({{"position", 3}, {"about", nullptr}, {"until", FormatTime(At(3600))}}));
+  EXPECT_FALSE(nearer.notice) << "told once";
+  w.admission = Admission{.granted = true};
+  EXPECT_TRUE(Next(w, At(500)).patch["status"]["queue"].is_null());
+}
+
+// Hole 5: time in the queue counted, once something else was in its way for a moment.
+TEST(Checkpoint, WhatIsInItsWayAfterItsTimeInTheQueueHasTimeOfItsOwn) {
+  World w = Seen();
+  w.admission = Admission{.waits_for = "3 wait before it", .queued = true, .position = 4};
+  w.checkpoint = Share(After(w, Next(w, At(1))));
+  w.admission = Admission{.waits_for = "its eviction would fail: no answer"};
+  const Step step = Next(w, At(500));
+  EXPECT_EQ(PhaseOf(step), "Pending");
+  EXPECT_EQ(GetString(step.patch, {"status", "queue", "until"}), FormatTime(At(600)));
+  w.checkpoint = Share(After(w, step));
+  EXPECT_EQ(WaitedForUntil(*w.checkpoint), At(615)) << "the eviction is held back as long";
+  EXPECT_EQ(Next(w, At(599)).action, Action::kNothing);
+  const Step failed = Next(w, At(600));
+  EXPECT_EQ(ReasonOf(failed), "Deadline");
+  w.admission = Admission{.waits_for = "3 wait before it", .queued = true, .position = 4};
+  EXPECT_EQ(GetString(Next(w, At(550)).patch, {"status", "queue", "until"}), FormatTime(At(3600))) << "in the queue again";
+  w.admission = Admission{.waits_for = "PodDisruptionBudget default/web allows no disruption now", .budget = true};
+  EXPECT_EQ(PhaseOf(Next(w, At(550))), "Pending");
+  EXPECT_EQ(Next(w, At(600)).action, Action::kDelete);
+}
+
 World Stopping(Phase phase) {
   World w = Seen();
   api::Checkpoint c = InPhase(phase);
