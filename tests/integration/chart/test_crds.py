@@ -188,13 +188,14 @@ def test_a_checkpoints_columns(server, full):
     assert "CLAIMED BY" in wide and "web-1" in wide and "Completed" in wide
 
 
-def test_checkpoints_are_selected_by_node(server, objects, full):
-    def names(selector):
-        return [item["metadata"]["name"] for item in objects.get("checkpoints", "--field-selector", selector)["items"]]
+def test_checkpoints_are_selected_by_node_owner_claimant_and_phase(server, objects, full):
+    def selected(selector):
+        return "full" in [item["metadata"]["name"] for item in objects.get("checkpoints", "--field-selector", selector)["items"]]
 
-    assert names("status.nodeName=node7") == ["full"]
-    assert names("status.nodeName=node9") == []
-    assert server.kubectl("get", "checkpoints", "--field-selector", "status.phase=Ready").returncode != 0
+    status = full["status"]
+    for path, value in (("nodeName", status["nodeName"]), ("owner.uid", status["owner"]["uid"]), ("claim.podUID", status["claim"]["podUID"]), ("phase", status["phase"])):
+        assert selected(f"status.{path}={value}") and not selected(f"status.{path}=other") and not selected(f"status.{path}="), path
+    assert server.kubectl("get", "checkpoints", "--field-selector", "spec.trigger=Manual").returncode != 0
 
 
 ACCEPTED_POLICIES = [

@@ -89,7 +89,10 @@ TEST_P(RestartTest, EndsWithTheSameState) {
           return false;
         },
         std::chrono::seconds(60));
-    return made && cluster.RunPod(ns, "web-a", "node-a").ok() && Eventually(held, std::chrono::seconds(60));
+    // One that follows another is gated until somebody leads.
+    auto open = [&] { return GetArray(cluster.Pod(ns, "web-a"), {"spec", "schedulingGates"}).empty(); };
+    return made && Eventually(open, std::chrono::seconds(60)) && cluster.RunPod(ns, "web-a", "node-a").ok() &&
+           Eventually(held, std::chrono::seconds(60));
   };
   ASSERT_TRUE(run_protected());
 
