@@ -84,9 +84,10 @@ SOURCES = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.c')
 SCRIPTS = $(shell git ls-files -co --exclude-standard | grep -v '^tests/cluster/components/' | xargs grep -lE '^\#!/bin/(ba)?sh|^\# shellcheck shell=' 2>/dev/null)
 format: ## clang-format, in place
 	@clang-format-14 -i $(SOURCES)
-format-check: ## clang-format (check only) and shellcheck; make test begins with it
+format-check: ## clang-format (check only), shellcheck, and that tests/gate's patches apply; make test begins with it
 	@clang-format-14 --dry-run -Werror $(SOURCES)
 	@shellcheck -x -P SCRIPTDIR $(SCRIPTS)
+	@for patch in tests/gate/*.patch tests/gate/sim/*.patch; do git apply --check "$$patch" || exit 1; done
 lint: format-check ## the same, and clang-tidy
 	@CC=clang-14 CXX=clang++-14 cmake -S . -B build/tidy -G Ninja -DHOLDFAST_FAULT_POINTS=ON -DHOLDFAST_BENCH=ON -DHOLDFAST_FUZZ=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 	@git ls-files '*.cc' | xargs -P2 -n4 clang-tidy-14 --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy
