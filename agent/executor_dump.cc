@@ -104,7 +104,7 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
 // Before anything is frozen: the API server takes no such word of a Checkpoint that was given up meanwhile, whose pod may be on its way out
 // already. kFailedPrecondition: that is so.
 Status Executor::SayDumping(const JournalEntry& entry) {
-  const Status given_up(Code::kFailedPrecondition, "it was given up before its pod was frozen");
+  Status given_up(Code::kFailedPrecondition, "it was given up before its pod was frozen");
   auto gone = [&](const Result<api::Checkpoint>& cp) {
     if (!cp.ok()) return cp.status().code() == Code::kNotFound;
     return cp->meta.uid != entry.uid || cp->meta.terminating() || cp->done();
@@ -115,7 +115,7 @@ Status Executor::SayDumping(const JournalEntry& entry) {
   if (!cp.ok()) return cp.status();
   Json patch = api::PhasePatch(*cp, api::Phase::kDumping, api::reason::kInProgress, "the pod is frozen and being dumped", clock_.Wall());
   SetStarted(patch, *cp, entry);
-  const Status said = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
+  Status said = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
   if (said.code() == Code::kNotFound || said.code() == Code::kConflict) return given_up;
   if (said.code() != Code::kInvalidArgument) return said;
   cp = cluster_.GetCheckpoint(entry.ns, entry.name);

@@ -27,7 +27,7 @@ Status MakeRoomFile(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return ErrnoOf("cannot create", path);
   errno = posix_fallocate(fd, 0, kRoomBytes);
-  const Status made = errno == 0 ? Status::Ok() : ErrnoOf("cannot set room aside in", path);
+  Status made = errno == 0 ? Status::Ok() : ErrnoOf("cannot set room aside in", path);
   close(fd);
   if (!made.ok()) unlink(path.c_str());
   return made;
@@ -44,7 +44,7 @@ Status Overwrite(const std::string& path, std::string_view text) {
     written = n > 0 || (n < 0 && errno == EINTR);
   }
   written = written && ftruncate(fd, size) == 0 && fsync(fd) == 0;
-  const Status done = written ? Status::Ok() : ErrnoOf("cannot write", path);
+  Status done = written ? Status::Ok() : ErrnoOf("cannot write", path);
   close(fd);
   return done;
 }

@@ -180,7 +180,7 @@ Status CertificateKeeper::ApplyBundle(const kube::Resource& resource, const std:
 }
 
 Status CertificateKeeper::Ensure(std::stop_token stop) {
-  const Status kek = EnsureKek(stop);
+  Status kek = EnsureKek(stop);
   HF_ASSIGN_OR_RETURN(Ca ca, EnsureCa(stop));
   HF_ASSIGN_OR_RETURN(KeyPair webhook, EnsureServer(ca, options_.webhook_secret, options_.webhook_hosts, stop));
   HF_RETURN_IF_ERROR(EnsureServer(ca, options_.store_secret, options_.store_hosts, stop).status());

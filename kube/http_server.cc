@@ -81,7 +81,7 @@ struct HttpServer::Impl {
 };
 
 HttpServer::HttpServer(HttpServerOptions options, TlsServerState* tls, Clock& clock)
-    : impl_(new Impl{.options = std::move(options), .tls = tls, .clock = clock}) {}
+    : impl_(new Impl{.options = options, .tls = tls, .clock = clock}) {}
 
 HttpServer::~HttpServer() { Stop(); }
 
