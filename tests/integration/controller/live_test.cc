@@ -36,7 +36,12 @@ class Counting final : public kube::Transport {
 
 class LiveTest : public ::testing::Test {
  protected:
-  // Ready, as an agent leaves one.
+  // The leaders of other tests would take over what is left.
+  void TearDown() override {
+    for (const api::Checkpoint& c : cluster_.Checkpoints(ns_))
+      EXPECT_TRUE(cluster_.client().Delete(api::Checkpoint::kResource, ns_, c.meta.name).ok());
+  }
+  // Assigned, where it has an owner.
   void Make(const std::string& name, const std::string& pod_uid, const std::string& owner) {
     auto made =
         cluster_.client().Create(api::Checkpoint::kResource, ns_,
