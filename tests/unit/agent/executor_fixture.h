@@ -3,28 +3,11 @@
 
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "agent/executor.h"
 #include "fakes.h"
+#include "tests/pump.h"
 
 namespace holdfast::agent {
-
-// Moves a FakeClock on while somebody waits on it.
-class Pump {
- public:
-  explicit Pump(FakeClock& clock)
-      : thread_([&clock](std::stop_token stop) {
-          while (!stop.stop_requested()) {
-            // Paced: free running, virtual time would outrun the code under test.
-            if (clock.waiters() > 0) clock.Advance(std::chrono::milliseconds(100));
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
 
 class ExecutorTest : public ::testing::Test {
  protected:

@@ -7,6 +7,7 @@
 #include "agent/installer/real_host.h"
 #include "agent/node_label.h"
 #include "fake_host.h"
+#include "tests/pump.h"
 
 namespace holdfast::agent {
 namespace {
@@ -163,14 +164,7 @@ TEST_F(InstallerTest, NoContainerdIsAReasonToWait) {
 
 TEST_F(InstallerTest, AContainerdThatDoesNotComeBackIsReported) {
   host.comes_back = false;
-  std::jthread time([this](std::stop_token stop) {
-    while (!stop.stop_requested()) {
-      if (clock.waiters() > 0)
-        clock.Advance(std::chrono::seconds(1));
-      else
-        std::this_thread::yield();
-    }
-  });
+  const Pump time(clock, std::chrono::seconds(1));
   EXPECT_THAT(installer.Install({}).message(), HasSubstr("did not come back"));
 }
 

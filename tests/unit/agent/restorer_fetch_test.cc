@@ -1,5 +1,6 @@
 // Where a checkpoint comes from, what is waited for, and what is not fetched at all.
 #include "restorer_fixture.h"
+#include "tests/pump.h"
 
 namespace holdfast::agent {
 namespace {
@@ -19,14 +20,7 @@ TEST_F(RestorerTest, OnFailureRetryFetchesWhatWasDamagedUntilItIsWhole) {
 TEST_F(RestorerTest, CreateWaitsForTheImagesAndIsThenRefused) {
   fetch_error = Status(Code::kUnavailable, "no store");
   Drive(3);
-  std::jthread time([this](std::stop_token stop) {
-    while (!stop.stop_requested()) {
-      if (clock.waiters() > 0)
-        clock.Advance(std::chrono::seconds(1));
-      else
-        std::this_thread::yield();
-    }
-  });
+  const Pump time(clock, std::chrono::seconds(1));
   runtime::CreateAnswer answer = Create("main", "n1");
   EXPECT_EQ(answer.action, "refuse");
   EXPECT_THAT(answer.reason, HasSubstr("not here yet"));

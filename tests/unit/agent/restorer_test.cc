@@ -1,5 +1,6 @@
 // From "a pod with a claim is here" to what holdfast-runc is told, and what is reported.
 #include "restorer_fixture.h"
+#include "tests/pump.h"
 
 namespace holdfast::agent {
 namespace {
@@ -167,14 +168,7 @@ TEST_F(RestorerTest, AForgedAnnotationNeverGetsTheImages) {
 
 TEST_F(RestorerTest, AnUnknownPodIsRefused) {
   clock.Advance(std::chrono::seconds(1));
-  std::jthread time([this](std::stop_token stop) {
-    while (!stop.stop_requested()) {
-      if (clock.waiters() > 0)
-        clock.Advance(std::chrono::milliseconds(500));
-      else
-        std::this_thread::yield();
-    }
-  });
+  const Pump time(clock, std::chrono::milliseconds(500));
   EXPECT_EQ(Create("main", "n1", "nobody", "nobody-uid").action, "refuse");
   EXPECT_EQ(Create("main", "n1", "web-1", "another-uid").action, "refuse");
 }

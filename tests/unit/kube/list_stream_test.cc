@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/pump.h"
 #include "tests/unit/kube/fake_transport.h"
 
 namespace holdfast::kube {
@@ -124,12 +125,7 @@ TEST_F(ListStreamTest, LeavesAnExpiredFirstPageToTheCaller) {
 TEST_F(ListStreamTest, AsksForALaterPageAgainInsteadOfStartingOver) {
   server_.total = 25;
   server_.fail_pages = 2;
-  std::jthread time([this](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      if (clock_.waiters() > 0) clock_.Advance(std::chrono::seconds(1));
-      Clock::Real().Sleep(std::chrono::milliseconds(1), stop);
-    }
-  });
+  const Pump time(clock_, std::chrono::seconds(1));
   ListEnd end = List();
   EXPECT_TRUE(end.status.ok()) << end.status.ToString();
   EXPECT_TRUE(IsWhole(25));
