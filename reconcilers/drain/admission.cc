@@ -131,8 +131,9 @@ checkpoint::Admission Admit(const Seat& me, const Traffic& traffic) {
     answer.waits_for = "namespace " + me.pod->meta.ns + " has all but one of the " + std::to_string(traffic.max_per_node) +
                        " checkpoints under way on node " + node + ", and pods of other namespaces wait there";
   } else if (busy + ahead < traffic.max_per_node) {
-    answer.waits_for = "node " + node + " stores about " + FormatBytes(pace.bytes_per_second) +
-                       " a second, and could not store it beside the " + std::to_string(busy + ahead) + " before it by their deadlines";
+    answer.waits_for = "node " + node + " stores " + (pace.measured ? "about " : "no less than ") + FormatBytes(pace.bytes_per_second) +
+                       " a second, and " + (pace.measured ? "could" : "at that could") + " not store it beside the " +
+                       std::to_string(busy + ahead) + " before it by their deadlines";
   } else {
     answer.waits_for = std::to_string(busy) + " of at most " + std::to_string(traffic.max_per_node) +
                        " checkpoints are under way on node " + node + (ahead > 0 ? ", " + Others(ahead) : "");

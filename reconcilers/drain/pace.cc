@@ -44,7 +44,7 @@ Pace PaceOf(const std::vector<CheckpointPtr>& on_node, WallTime now) {
     const Span span{*from, ready ? CompletedAt(*c) : now, BytesOf(*c, 0) - BytesLeftOf(*c, 0)};
     if (span.until - span.from >= kTells) {
       slow.push_back(span);
-    } else if (ready) {
+    } else if (ready || span.bytes > 0) {
       quick.push_back(span);
     }
   }

@@ -9,13 +9,15 @@
 namespace holdfast::reconcilers::drain {
 
 inline constexpr int64_t kUnknownBytes = int64_t{512} << 20;  // of a pod of which nothing is known
-inline constexpr int64_t kUsualPace = int64_t{32} << 20;      // a second: of a node of which nothing is known; most are faster
+// A second: of a node of which nothing is known. Most are far faster, and tell so by the first that they store; who takes a slow one for a
+// fast one freezes what it cannot store.
+inline constexpr int64_t kUnknownPace = int64_t{4} << 20;
 // How long a finished checkpoint tells of its node's pace.
 inline constexpr Duration kPaceIsOf = std::chrono::minutes(10);
 
 struct Pace {
-  int64_t bytes_per_second = kUsualPace;
-  bool measured = false;                // else nothing was slow enough to tell
+  int64_t bytes_per_second = kUnknownPace;
+  bool measured = false;                // else it is at least so fast
   int64_t usual_bytes = kUnknownBytes;  // the most that one of its pods was, as far as was seen
 };
 // Of a node, by what was done there of late and is done now.

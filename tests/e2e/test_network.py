@@ -7,6 +7,7 @@ import judge
 import kit
 import leaks
 import network
+from test_many import start_on
 
 FINAL = """
 apiVersion: holdfast.dev/v1alpha1
@@ -75,6 +76,21 @@ def test_a_slow_way_to_the_store_shows_its_progress_and_the_state_moves(counter)
     assert shown, "the drain ended and no progress was seen"
     judge.assert_all_is_well(counter)
     assert len(counter.report()) == 1
+
+
+def test_a_node_with_more_state_than_its_way_to_the_store_takes_in_a_deadline_loses_none_of_it(clean_slate):
+    """Hole 5: eight pods of 256 MiB at 5 MB a second, 54 s each and 430 in all, where each has 100 s from its turn on."""
+    node = kit.WORKERS[0]
+    witness = start_on(node, kit.counter_yaml(256).replace("replicas: 1", "replicas: 8", 1).replace("cpu: 50m", "cpu: 10m"), 8)
+    with network.broken(network.agent_store(node), network.slow(5000)):
+        drained = kit.drain(node, limit=900)
+    assert "its turn comes in about" in drained.output, drained.output
+    kit.wait("all are back", lambda: sum(kit.is_ready(p) for p in kit.pods("app=counter")) == 8, limit=120)
+    witness.wait_progress(60)
+    report = witness.report()
+    broken = {n: r for n, r in report.items() if r["lost"] or r["repeated"] or r["hash_mismatches"] or r["two_copies"]}
+    assert len(report) == 8 and not broken, broken
+    kit.uncordon_all()
 
 
 def test_a_lost_answer_to_the_commit_is_undone_only_after_the_claim_was_won(counter):

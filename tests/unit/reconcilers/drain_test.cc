@@ -241,10 +241,12 @@ TEST(Drain, APodThatIsGoneOrReplacedNeedsNoEviction) {
   }
 }
 
+constexpr int64_t kSmall = int64_t{10} << 20;  // so that all fit beside each other on a node of which nothing is known
+
 Seat SeatOf(const std::string& name, Phase phase = Phase::kPending, int priority = 0) {
   kube::Pod pod = WebPod(name, "uid-" + name);
   pod.priority = priority;
-  return {Share(InPhase(phase, name, "uid-" + name)), Share(pod)};
+  return {Share(InPhase(phase, name, "uid-" + name)), Share(pod), kSmall};
 }
 
 PdbPtr Budget(int64_t allowed) {
@@ -318,7 +320,7 @@ Seat SeatIn(const std::string& ns, const std::string& name, Phase phase = Phase:
   kube::Pod pod = *seat.pod;
   api::Checkpoint checkpoint = *seat.checkpoint;
   pod.meta.ns = checkpoint.meta.ns = ns;
-  return {Share(checkpoint), Share(pod)};
+  return {Share(checkpoint), Share(pod), kSmall};
 }
 
 // Hole 11: a tenant with many pods, or slow ones and long deadlines, does not keep a node's drain from all others.
@@ -340,7 +342,7 @@ TEST(DrainAdmission, ANamespaceThatHasAllButOnePlaceLeavesItToOthersThatWait) {
   kube::Pod elsewhere = *other.pod;
   elsewhere.node_name = "node-b";
   traffic.granted.pop_back();
-  traffic.waiting = {next, {other.checkpoint, Share(elsewhere)}};
+  traffic.waiting = {next, {other.checkpoint, Share(elsewhere), kSmall}};
   EXPECT_TRUE(Admit(next, traffic).granted) << "it does not wait on this node";
 }
 

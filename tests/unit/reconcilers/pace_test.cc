@@ -40,17 +40,20 @@ TEST(Pace, IsWhatTheNodeDidOfLate) {
     bool measured;
   };
   for (const Case& c : {
-           Case{"nothing is known", {}, kUsualPace / kMiB, false},
+           Case{"nothing is known", {}, kUnknownPace / kMiB, false},
            {"one after the other", {Stored(0, 20, 400), Stored(20, 40, 400)}, 20, true},
            {"at a time", {Stored(0, 20, 400), Stored(0, 20, 400)}, 40, true},
            {"with a pause", {Stored(0, 20, 400), Stored(60, 80, 400)}, 20, true},
            {"one that is under way", {Storing(80, 4000, 200)}, 10, true},
-           {"too short to tell how slow it is", {Stored(0, 3, 30)}, kUsualPace / kMiB, false},
+           {"too short to tell how slow it is", {Stored(0, 3, 3)}, kUnknownPace / kMiB, false},
+           {"at least so fast", {Stored(0, 3, 30)}, 10, false},
+           {"one that has just begun, and gets on", {Storing(95, 4000, 500)}, 100, false},
+           {"one that has just begun", {Storing(95, 4000, 0)}, kUnknownPace / kMiB, false},
            {"so fast that more can be told", {Stored(0, 3, 600)}, 200, false},
            {"the store was away, and is there again", {Stored(0, 60, 60), Stored(60, 63, 60)}, 20, true},
            {"it was faster before", {Stored(0, 3, 600), Stored(3, 43, 400)}, 10, true},
-           {"long ago", {Stored(-1000, -900, 100)}, kUsualPace / kMiB, false},
-           {"one that is just being dumped", {Share(InPhase(Phase::kDumping))}, kUsualPace / kMiB, false},
+           {"long ago", {Stored(-1000, -900, 100)}, kUnknownPace / kMiB, false},
+           {"one that is just being dumped", {Share(InPhase(Phase::kDumping))}, kUnknownPace / kMiB, false},
        }) {
     const Pace pace = PaceOf(c.done, At(100));
     EXPECT_EQ(pace.bytes_per_second / kMiB, c.mib) << c.what;
@@ -137,7 +140,24 @@ TEST(DrainAdmission, AFastNodeHasAsManyAtATimeAsItMay) {
   EXPECT_TRUE(Admit(SeatOf("default", "a", 2048), traffic).granted);
   traffic.done_here.clear();
   EXPECT_FALSE(Admit(SeatOf("default", "a", 2048), traffic).granted);
-  EXPECT_TRUE(Admit(SeatOf("default", "a", 30), {.granted = {SeatOf("default", "x", 2048, Phase::kDumping)}, .now = At(20)}).granted);
+}
+
+// A node of which nothing is known is taken for a slow one until the first of its pods tells better: what was frozen cannot be stored
+// later.
+TEST(DrainAdmission, OnANodeOfWhichNothingIsKnownTheFirstTellsHowManyMayComeBesideIt) {
+  const Seat small = SeatOf("default", "a", 30), large = SeatOf("default", "b", 300);
+  Traffic traffic;
+  traffic.now = At(3);
+  EXPECT_TRUE(Admit(large, traffic).granted);
+  traffic.granted = {SeatOf("default", "x", 256, Phase::kDumping)};
+  const checkpoint::Admission turn = Admit(large, traffic);
+  EXPECT_TRUE(turn.queued);
+  EXPECT_EQ(turn.waits_for,
+            "node node-a stores no less than 4.0 MiB a second, and at that could not store it beside the 1 before it by their deadlines");
+  EXPECT_TRUE(Admit(small, traffic).granted) << "both, whatever the node is";
+  traffic.granted = {{Storing(0, 256, 64, "x"), small.pod, 256 * kMiB}};
+  traffic.done_here = {traffic.granted[0].checkpoint};
+  EXPECT_TRUE(Admit(large, traffic).granted) << "21 MiB a second by now";
 }
 
 TEST(DrainAdmission, WhoWaitsIsToldItsPlaceAndAboutHowLong) {
