@@ -20,6 +20,12 @@ EvictionAnswer Refuse(std::string message) {
   return answer;
 }
 
+EvictionAnswer Soon(std::string message) {
+  EvictionAnswer answer = Refuse(std::move(message));
+  answer.soon = true;
+  return answer;
+}
+
 EvictionAnswer LetGo(const std::string& because) {
   EvictionAnswer answer;
   answer.notice = Notice{true, "StateNotKept", "evicted without its state: " + because, true, false};
@@ -29,9 +35,9 @@ EvictionAnswer LetGo(const std::string& because) {
 std::string ProgressText(const api::Checkpoint& c) {
   if (c.status.phase == Phase::kPending) {
     const api::Condition* ready = c.Ready();
-    return ready != nullptr && !ready->message.empty() ? "waiting: " + ready->message : "waiting";
+    return ready != nullptr && !ready->message.empty() ? "waiting: " + ready->message : "asked for";
   }
-  if (c.status.progress_total <= 0) return c.status.phase == Phase::kAssigned ? "waiting" : "freezing";
+  if (c.status.progress_total <= 0) return c.status.phase == Phase::kAssigned ? "waits for its node's agent" : "freezing";
   const int64_t percent = std::clamp<int64_t>(c.status.progress_bytes * 100 / c.status.progress_total, 0, 100);
   return FormatBytes(c.status.progress_total) + ", " + std::to_string(percent) + " %";
 }
@@ -47,7 +53,7 @@ int FreeOrdinal(const EvictionWorld& w) {
 }
 
 EvictionAnswer Begin(const EvictionWorld& w) {
-  EvictionAnswer answer = Refuse("holdfast: checkpointing " + Who(w) + " (waiting)");
+  EvictionAnswer answer = Soon("holdfast: checkpointing " + Who(w) + " (asked for)");
   answer.ordinal = FreeOrdinal(w);
   if (answer.ordinal >= kMaxAttempts) return LetGo("it was checkpointed for " + std::to_string(kMaxAttempts) + " drains that never ended");
   answer.create = true;
@@ -90,8 +96,8 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
                       FormatDuration(std::chrono::duration_cast<std::chrono::seconds>(at + kAfterReclaim - now)));
       }
       if (now - CompletedAt(c) >= kEvictingStands) return EvictionAnswer{};
-      return Refuse("holdfast: checkpointing " + Who(w) + " (" + FormatBytes(c.status.memory_bytes + c.status.files_bytes) +
-                    ", 100 %), evicting");
+      return Soon("holdfast: checkpointing " + Who(w) + " (" + FormatBytes(c.status.memory_bytes + c.status.files_bytes) +
+                  ", 100 %), evicting");
     }
     default:
       break;
@@ -101,10 +107,14 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
     const Duration had = DeadlineOf(c) - ParseTime(c.status.started_at).value_or(CreatedAt(c));
     return LetGo("its checkpoint " + c.meta.name + " was not done within " + FormatDuration(had) + " (" + ProgressText(c) + ")");
   }
-  return Refuse("holdfast: checkpointing " + Who(w) + " (" + ProgressText(c) + ")");
+  EvictionAnswer answer = Refuse("holdfast: checkpointing " + Who(w) + " (" + ProgressText(c) + ")");
+  answer.soon = !InQueue(c);
+  return answer;
 }
 
 }  // namespace
+
+bool InQueue(const api::Checkpoint& c) { return c.status.phase == Phase::kPending && !c.status.queued_until.empty(); }
 
 EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now) {
   EvictionAnswer allow;

@@ -61,7 +61,7 @@ TEST_F(DrainTest, MovesThePodThroughAFinalCheckpoint) {
 
   ASSERT_TRUE(Drain("web-a"));
   const std::string shown = ::testing::PrintToString(messages_);
-  EXPECT_NE(shown.find("holdfast: checkpointing " + ns_ + "/web-a (waiting)"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("holdfast: checkpointing " + ns_ + "/web-a (asked for)"), std::string::npos) << shown;
 
   // The ReplicaSet makes the successor while the old pod still dies.
   ASSERT_TRUE(cluster_.MakePod(ns_, "web-b", "web", owner_).ok());
