@@ -127,6 +127,8 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
   out.status.frozen_at = GetString(status, {"barrier", "frozenAt"});
   out.status.all_frozen_at = GetString(status, {"barrier", "allFrozenAt"});
+  out.status.dumped_at = GetString(status, {"barrier", "dumpedAt"});
+  out.status.all_dumped_at = GetString(status, {"barrier", "allDumpedAt"});
   out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
   out.status.progress_total = GetInt(status, {"progress", "total"});
   out.status.arch = GetString(status, {"platform", "arch"});

@@ -279,16 +279,20 @@ std::optional<Step> AwaitCut(const World& w, WallTime now) {
   return std::nullopt;
 }
 
-// The barrier: the word that all members stand still, once for each of them.
+// The barrier, once for each member: the word that all of them stand still, and then, that all of them are dumped.
 std::optional<Step> AtBarrier(const World& w, WallTime now) {
   const api::Checkpoint& c = *w.checkpoint;
-  if (c.spec.cut.none() || !c.status.all_frozen_at.empty()) return std::nullopt;
-  if (c.status.frozen_at.empty() || !group::AllFrozen(w.cut)) {
+  if (c.spec.cut.none() || !c.status.all_dumped_at.empty() || c.status.phase == Phase::kStoring) return std::nullopt;
+  const bool dumping = !c.status.all_frozen_at.empty();
+  const bool all =
+      dumping ? !c.status.dumped_at.empty() && group::AllDumped(w.cut) : !c.status.frozen_at.empty() && group::AllFrozen(w.cut);
+  if (!all) {
     Step step;
     step.again = kBarrierLook;
     return step;
   }
-  return Patch({{"status", {{"barrier", {{"allFrozenAt", FormatTime(now)}}}}}}, "all members of its group are frozen");
+  return Patch({{"status", {{"barrier", {{dumping ? "allDumpedAt" : "allFrozenAt", FormatTime(now)}}}}}},
+               std::string("all members of its group are ") + (dumping ? "dumped" : "frozen"));
 }
 
 Json StatusOf(const api::Checkpoint& c, const Content& content) {

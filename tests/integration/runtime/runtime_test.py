@@ -570,6 +570,62 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(lines[-1].fields["resets"], "0", "a dump must not cut connections")
         print(f"\nnot final: frozen {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
 
+    def in_cut(self, pod, landing, **more):
+        """A member of a group that is dumped beside others: holdfast-runc at work, up to where it stands still with them."""
+        os.makedirs(landing)
+        request(landing, pod, final=False, barrier_ms=20000, **more)
+        dumping = subprocess.Popen([WRAPPER, "dump", landing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(dumping.kill)
+        self.await_file(landing + "/frozen.json", dumping)
+        return dumping
+
+    def await_file(self, path, dumping, seconds=30):
+        until = time.monotonic() + seconds
+        while not os.path.exists(path):
+            self.assertIsNone(dumping.poll(), f"the dump ended before {path}")
+            self.assertLess(time.monotonic(), until, path)
+            time.sleep(0.01)
+
+    def test_a_member_that_is_dumped_stands_still_until_all_are(self):
+        """Else it would speak to one whose sockets are not dumped yet."""
+        fast, slow = self.run_old(), self.pod("slow", NEW)
+        slow.create()
+        slow.start()
+        slow.wait_lines(5)
+        landings = [f"/data/landing{self.n}-{name}" for name in ("fast", "slow")]
+        first = self.in_cut(fast, landings[0], hold_ms=20000)
+        second = self.in_cut(slow, landings[1], hold_ms=20000)
+        write(landings[0] + "/go.json", "{}")
+        self.await_file(landings[0] + "/dumped.json", first)
+        said = len(fast.lines())
+        self.assertTrue(os.path.exists(landings[0] + "/main/images/inventory.img"))
+        write(landings[1] + "/go.json", "{}")
+        self.await_file(landings[1] + "/dumped.json", second)
+        self.assertEqual((fast.status(), slow.status()), ("paused", "paused"))
+        self.assertEqual(len(fast.lines()), said, "it went on while the other was dumped")
+        for landing in landings:
+            write(landing + "/thaw.json", "{}")
+        for pod, landing, dumping in ((fast, landings[0], first), (slow, landings[1], second)):
+            self.assertEqual(dumping.wait(20), 0)
+            result = json.loads(read(landing + "/result.json"))
+            self.assertTrue(result["ok"], result)
+            self.assertFalse({"frozen.json", "go.json", "dumped.json", "thaw.json"} & set(os.listdir(landing)))
+            lines = pod.wait_lines(len(pod.lines()) + 5)
+            self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
+
+    def test_a_member_whose_group_is_not_dumped_in_time_goes_on_and_its_dump_is_dropped(self):
+        old = self.run_old()
+        landing = f"/data/landing{self.n}-held"
+        dumping = self.in_cut(old, landing, hold_ms=300)
+        write(landing + "/go.json", "{}")
+        self.assertNotEqual(dumping.wait(30), 0)
+        result = json.loads(read(landing + "/result.json"))
+        self.assertEqual((result["ok"], result["reason"]), (False, "GroupMemberFailed"), result)
+        self.assertIn("are dumped", result["message"])
+        self.assertFalse(os.path.exists(landing + "/main/images"))
+        lines = old.wait_lines(len(old.lines()) + 5)
+        self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
+
     def test_a_kill_during_the_dump_waits_for_it(self):
         old = self.run_old()
         landing = self.landing()
