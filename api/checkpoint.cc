@@ -54,6 +54,7 @@ Restore ReadRestore(const Json& json) {
   restore.reason = GetString(json, {"reason"});
   restore.seconds = GetDouble(json, {"seconds"});
   restore.ran = GetBool(json, {"ran"});
+  restore.attempts = static_cast<int>(std::clamp<int64_t>(GetInt(json, {"attempts"}), 0, 1'000'000));
   return restore;
 }
 
@@ -186,6 +187,7 @@ Json ToJson(const Restore& restore) {
   SetUnlessEmpty(json, "node", restore.node);
   SetUnlessEmpty(json, "reason", restore.reason);
   if (restore.ran) json["ran"] = true;
+  if (restore.attempts > 0) json["attempts"] = restore.attempts;
   return json;
 }
 

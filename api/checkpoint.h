@@ -56,6 +56,12 @@ inline constexpr char kDamaged[] = "Damaged";
 // Condition, written by the controller: the store that has it is none of this installation's, so nothing is known of its content.
 inline constexpr char kStoreMissing[] = "StoreMissing";
 
+// Condition, written by the controller: no pod could be restored from it, so it is given to none by itself any more.
+inline constexpr char kQuarantined[] = "Quarantined";
+
+// Condition, written by the agent with its report: what its pod's owner should know of such checkpoints, and of restores from them.
+inline constexpr char kCaveats[] = "Caveats";
+
 using kube::Condition;
 
 struct CheckpointContainer {
@@ -74,6 +80,7 @@ struct Restore {
   double seconds = 0;
   bool ran = false;       // of Failed: its processes may have run for a moment, so nothing is restored from it again
   std::string pod_uid{};  // of older agents: empty
+  int attempts = 0;       // of Failed: how often CRIU tried, in vain
 };
 
 struct Owner {
