@@ -135,6 +135,7 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.arch = GetString(status, {"platform", "arch"});
   out.status.cpu_features = GetString(status, {"platform", "cpuFeatures"});
   out.status.criu = GetString(status, {"platform", "criu"});
+  out.status.kernel = GetString(status, {"platform", "kernel"});
   out.status.containers.reserve(GetArray(status, {"containers"}).size());
   for (const Json& container : GetArray(status, {"containers"})) out.status.containers.push_back(ReadContainer(container));
   out.status.manifest_store = GetString(status, {"manifest", "store"});
@@ -154,7 +155,7 @@ void Checkpoint::Share(kube::StringPool* pool) {
   for (kube::SharedString* text :
        {&spec.pod_name, &spec.pod_uid, &status.node_name, &status.pod_uid, &status.owner.kind, &status.owner.name, &status.owner.uid,
         &status.owner.template_hash, &status.owner.ordinal, &status.security, &status.policy, &status.arch, &status.cpu_features,
-        &status.criu, &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
+        &status.criu, &status.kernel, &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
     pool->Share(text);
   }
   for (CutMember& member : spec.cut.members) {

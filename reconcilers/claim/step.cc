@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/fit.h"
 #include "api/security.h"
 #include "reconcilers/stop/step.h"
 
@@ -86,6 +87,7 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
     }
   }
   if (auto refused = api::RefusedBySecurity(c, *w.pod)) return refused;
+  if (auto refused = api::RefusedByFit(c, *w.pod)) return refused;
   const api::Volumes volumes = w.protection.policy->spec.restore.volumes;
   if (c.spec.final || volumes == api::Volumes::kIgnoreDrift) return std::nullopt;
   for (const kube::Volume& volume : w.pod->volumes) {

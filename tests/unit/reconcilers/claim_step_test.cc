@@ -279,6 +279,16 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
       {"host", [](World*, api::Checkpoint* c) { c->status.security = R"({"hostPID":true,"containers":[{"name":"main"}]})"; }, "hostPID"},
       {"image", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","image":"another:1"}]})"; },
        "ran the image another:1"},
+      {"mount", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","mounts":[{"path":"/data"}]}]})"; },
+       "had a volume mounted at /data"},
+      {"memory",
+       [](World* w, api::Checkpoint* c) {
+         kube::Pod pod = *w->pod;
+         pod.containers[0].limits["memory"] = "64Mi";
+         w->pod = Share(pod);
+         c->status.containers[0].pages = 65 * 256;
+       },
+       "Raise resources.limits.memory to more than 65Mi"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.what);
@@ -309,6 +319,21 @@ TEST(Claim, ASuccessorThatIsAllowedLessStartsColdAndSaysWhy) {
   ASSERT_TRUE(step.notice);
   EXPECT_EQ(step.notice->reason, std::string("ColdStart"));
   EXPECT_NE(step.notice->note.find("it had the capability SYS_ADMIN"), std::string::npos) << step.notice->note;
+}
+
+// Found before the claim, so that the checkpoint stays free for a pod that it fits.
+TEST(Claim, ASuccessorThatIsTooSmallStartsColdAndSaysWhatToRaise) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.status.containers = {{"main", "", "", 300 * 256, true, ""}};
+  World w = Seen({Of(c)});
+  EXPECT_EQ(Next(w, At(20)).action, Action::kClaim);
+  kube::Pod small = *w.pod;
+  small.containers[0].limits["memory"] = "256Mi";
+  w.pod = Share(small);
+  const Step step = Next(w, At(20));
+  EXPECT_EQ(step.action, Action::kCold);
+  ASSERT_TRUE(step.notice);
+  EXPECT_NE(step.notice->note.find("has 300Mi in memory, and this pod's may have 256Mi"), std::string::npos) << step.notice->note;
 }
 
 // What pods made of it, one after another: CRIU tried it `attempts` times in each.
