@@ -5,6 +5,7 @@
 
 #include "agent/archive.h"
 #include "agent/carry_over.h"
+#include "agent/caveats.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
 #include "agent/store_room.h"
@@ -78,6 +79,7 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
       return Pause(kUntilHeard);
     }
   }
+  if (!entry.on_stop) TellCaveats(entry, estimate_bytes);
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
   } else {
@@ -123,6 +125,17 @@ Status Executor::SayDumping(const JournalEntry& entry) {
   if (!cp.ok()) return cp.status();
   LogError("the API server refuses a word of progress", {{"uid", entry.uid}, {"error", said.message()}});
   return Status::Ok();
+}
+
+// Before the pod is frozen. Once of a workload: what the last checkpoint of it says is not told again.
+void Executor::TellCaveats(const JournalEntry& entry, uint64_t estimate_bytes) {
+  const Result<kube::Pod> pod = cluster_.CachedPod(entry.ns, entry.pod);
+  if (!pod.ok() || pod->meta.uid != entry.pod_uid) return;
+  const std::optional<api::Checkpoint> last = LastOf(entry);
+  const api::Checkpoint* before = last ? &*last : nullptr;
+  for (const Caveat& caveat : CaveatsOf(*pod, entry.containers, EstimateFreeze(estimate_bytes, entry.place, before))) {
+    if (!ToldBefore(before, caveat)) cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, caveat.reason, caveat.message);
+  }
 }
 
 // Some of its containers had not run yet when it was looked at; from here on none is created in it.
