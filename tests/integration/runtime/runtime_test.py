@@ -364,6 +364,41 @@ class RuntimeTest(unittest.TestCase):
         print(f"\n{MIB} MiB: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms; kill {kill_seconds * 1000:.0f} ms; "
               f"gap without the time away {real - away_ms:.0f} ms, monotonic clock {jump} ms; create with restore {create_seconds * 1000:.0f} ms; memory {result['memory_bytes']}, files {result['files_bytes']}", file=sys.stderr)
 
+    def test_clocks_go_on_between_nodes_of_different_uptime(self):
+        """The old node is made older, or younger, than the new one by offsets of its container's time namespace."""
+        uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+        for older in (1_000_000, 30 - uptime):
+            with self.subTest(older=older):
+                RuntimeTest.serial += 1
+                self.n = RuntimeTest.serial
+                old = self.pod("old", OLD)
+                spec = json.loads(read(old.bundle + "/config.json"))
+                spec["linux"]["namespaces"].append({"type": "time"})
+                spec["linux"]["timeOffsets"] = {clock: {"secs": older, "nanosecs": 0} for clock in ("monotonic", "boottime")}
+                write(old.bundle + "/config.json", json.dumps(spec))
+                old.create()
+                old.start()
+                old.wait_lines(10)
+                landing, _ = self.final_dump(old)
+                frozen = old.lines()[-1]
+                now = time.monotonic() * 1000
+                self.assertAlmostEqual(frozen.mono, now + older * 1000, delta=60_000, msg="the old node's uptime is not what it was to be")
+                old.call("kill", old.id, "15")
+                old.wait_stopped()
+                old.call("delete", old.id)
+                old.sandbox.end()
+                new = self.restored_pod(landing)
+                new.create()
+                new.start()
+                lines = new.wait_lines(30)
+                self.assertEqual(lines[0].count, frozen.count + 1)
+                away = int(lines[0].fields["real"]) - int(frozen.fields["real"])
+                self.assertTrue(0 <= lines[0].mono - frozen.mono <= away + 50, f"by {older} s: {frozen.mono} ms, then {lines[0].mono}; away for {away} ms")
+                monos = [line.mono for line in lines]
+                self.assertEqual(monos, sorted(monos), "time runs backwards")
+                took, real = monos[-1] - monos[0], int(lines[-1].fields["real"]) - int(lines[0].fields["real"])
+                self.assertTrue(0 < took <= real + 1000, f"it stands still, or jumps, after the restore: {took} ms in {real}")
+
     def test_a_dump_that_finds_no_room_says_so_and_the_process_goes_on(self):
         old = self.run_old()
         measured = subprocess.run([WRAPPER, "measure", "--root", ROOT, "--tasks", TASKS, old.id, old.volume], check=True, capture_output=True, text=True)
