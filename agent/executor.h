@@ -76,6 +76,7 @@ class Executor {
   std::string WorkloadOf(const JournalEntry& entry);
   Result<Pause> StartDump(JournalEntry& entry, std::stop_token stop);
   Status SayDumping(const JournalEntry& entry);
+  void TellCaveats(const JournalEntry& entry, uint64_t estimate_bytes);
   Result<std::string> AskKubelet(const JournalEntry& entry, const std::string& container, std::stop_token stop);
   Result<Pause> DumpThroughKubelet(JournalEntry& entry, std::stop_token stop);
   Result<Pause> WaitForDump(JournalEntry& entry, std::stop_token stop);

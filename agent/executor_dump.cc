@@ -5,6 +5,7 @@
 
 #include "agent/archive.h"
 #include "agent/carry_over.h"
+#include "agent/caveats.h"
 #include "agent/executor.h"
 #include "agent/preflight.h"
 #include "agent/store_room.h"
@@ -78,6 +79,7 @@ Result<Executor::Pause> Executor::StartDump(JournalEntry& entry, std::stop_token
       return Pause(kUntilHeard);
     }
   }
+  if (!entry.on_stop) TellCaveats(entry, estimate_bytes);
   if (entry.stock) {
     HF_RETURN_IF_ERROR(MakeDirs(LandingOf(entry)));
   } else {
@@ -123,6 +125,17 @@ Status Executor::SayDumping(const JournalEntry& entry) {
   if (!cp.ok()) return cp.status();
   LogError("the API server refuses a word of progress", {{"uid", entry.uid}, {"error", said.message()}});
   return Status::Ok();
+}
+
+// Before the pod is frozen. Once of a workload: what the last checkpoint of it says is not told again.
+void Executor::TellCaveats(const JournalEntry& entry, uint64_t estimate_bytes) {
+  const Result<kube::Pod> pod = cluster_.CachedPod(entry.ns, entry.pod);
+  if (!pod.ok() || pod->meta.uid != entry.pod_uid) return;
+  const std::optional<api::Checkpoint> last = LastOf(entry);
+  const api::Checkpoint* before = last ? &*last : nullptr;
+  for (const Caveat& caveat : CaveatsOf(*pod, entry.containers, EstimateFreeze(estimate_bytes, entry.place, before))) {
+    if (!ToldBefore(before, caveat)) cluster_.PodEvent(true, entry.ns, entry.pod, entry.pod_uid, caveat.reason, caveat.message);
+  }
 }
 
 // Some of its containers had not run yet when it was looked at; from here on none is created in it.
@@ -216,34 +229,40 @@ Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_tok
   return TakeDumpResult(entry);
 }
 
-// Says that the pod stands still, and passes the controller's word on. An error: the cut has failed, and the pod is to be thawed. Without
-// an API server there is neither; then holdfast-runc thaws the pod by itself (kBarrierLimit).
+// Says that the pod stands still, or is dumped and does so still, and passes the controller's word on. An error: the cut has failed, and
+// the pod is to be thawed. Without an API server there is neither; then holdfast-runc thaws the pod by itself (kBarrierLimit, kHoldLimit).
 Status Executor::TendBarrier(const JournalEntry& entry) {
-  const std::string landing = LandingOf(entry);
+  const std::string landing = LandingOf(entry) + "/";
   Result<api::Checkpoint> cp = cluster_.CachedCheckpoint(entry.uid);
   const bool deleted = cp.status().code() == Code::kNotFound || (cp.ok() && cp->meta.terminating());
-  const bool waits = Exists(landing + "/" + runtime::kFrozenFile) && !Exists(landing + "/" + runtime::kGoFile);
-  // Once it was told to go on, CRIU may be at work, and is not killed for this: what is dumped in vain is dropped.
-  if (waits || (cp.ok() && cp->status.all_frozen_at.empty())) {
-    if (deleted) return Status(Code::kCancelled, "the Checkpoint was deleted before all members of its group were frozen");
+  const bool frozen = Exists(landing + runtime::kFrozenFile) && !Exists(landing + runtime::kGoFile);
+  const bool dumped = Exists(landing + runtime::kDumpedFile) && !Exists(landing + runtime::kThawFile);
+  // Once it was told to go on, and is not dumped yet, CRIU may be at work, and is not killed for this.
+  if (frozen || dumped || (cp.ok() && cp->status.all_frozen_at.empty())) {
+    if (deleted)
+      return Status(Code::kCancelled,
+                    std::string("the Checkpoint was deleted before all members of its group were ") + (dumped ? "dumped" : "frozen"));
     if (cp.ok() && cp->status.phase == api::Phase::kFailed)
       return Status(Code::kCancelled, cp->Ready() != nullptr ? cp->Ready()->message : "it failed");
   }
-  if (!waits || !cp.ok()) return Status::Ok();
-  if (!cp->status.all_frozen_at.empty()) {
-    Status told = WriteFileAtomically(landing + "/" + runtime::kGoFile, "{}");
-    if (!told.ok()) return told.With("the word that all members are frozen");
-    PatchPhase(entry, api::Phase::kDumping, "all members of its group are frozen; it is being dumped");
+  if (!(frozen || dumped) || !cp.ok()) return Status::Ok();
+  if (!(dumped ? cp->status.all_dumped_at : cp->status.all_frozen_at).empty()) {
+    Status told = WriteFileAtomically(landing + (dumped ? runtime::kThawFile : runtime::kGoFile), "{}");
+    if (!told.ok()) return told.With("the word that all members are as far");
+    if (frozen) PatchPhase(entry, api::Phase::kDumping, "all members of its group are frozen; it is being dumped");
     return Status::Ok();
   }
-  if (!cp->status.frozen_at.empty()) return Status::Ok();
-  HF_FAULT_POINT("agent.at_barrier");
-  Json patch =
-      api::PhasePatch(*cp, api::Phase::kFreezing, api::reason::kInProgress, "frozen, and waits for the rest of its group", clock_.Wall());
+  if (!(dumped ? cp->status.dumped_at : cp->status.frozen_at).empty()) return Status::Ok();
+  if (frozen) HF_FAULT_POINT("agent.at_barrier");
+  if (dumped) HF_FAULT_POINT("agent.dumped_at_barrier");
+  Json patch = api::PhasePatch(
+      *cp, dumped ? api::Phase::kDumping : api::Phase::kFreezing, api::reason::kInProgress,
+      dumped ? "dumped, and stands still until the rest of its group is" : "frozen, and waits for the rest of its group", clock_.Wall());
   SetStarted(patch, *cp, entry);
-  patch["status"]["barrier"]["frozenAt"] = FormatTime(clock_.Wall());
+  patch["status"]["barrier"][dumped ? "dumpedAt" : "frozenAt"] = FormatTime(clock_.Wall());
   Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
-  if (!patched.ok()) LogWarning("cannot report a frozen pod", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
+  if (!patched.ok())
+    LogWarning("cannot report a pod at its group's barrier", {{"checkpoint", entry.ns + "/" + entry.name}, {"error", patched.message()}});
   return Status::Ok();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "agent/caveats.h"
 #include "agent/executor.h"
 #include "agent/kubelet_archives.h"
 #include "agent/platform.h"
@@ -73,6 +74,12 @@ Result<Executor::Pause> Executor::ReportReady(JournalEntry& entry) {
   status["progress"] = api::ProgressJson(result.memory_bytes + result.files_bytes, result.memory_bytes + result.files_bytes);
   status["platform"] = PlatformOf(node_, layout_, entry);
   status["containers"] = containers;
+  if (const Result<kube::Pod> pod = cluster_.CachedPod(entry.ns, entry.pod); pod.ok() && pod->meta.uid == entry.pod_uid) {
+    const std::vector<Caveat> caveats = CaveatsOf(*pod, entry.containers, std::chrono::milliseconds(result.frozen_ms));
+    api::Checkpoint ready = api::Checkpoint::FromJson(patch);
+    ready.meta.generation = cp->meta.generation;
+    if (!caveats.empty()) status["conditions"] = api::ToJson(WithCaveats(ready, caveats, clock_.Wall()));
+  }
   Status patched = cluster_.PatchStatus(entry.ns, entry.name, entry.uid, patch);
   if (patched.code() == Code::kInvalidArgument) {
     // A durable checkpoint must not be lost to a field that this API server does not take.

@@ -44,7 +44,10 @@ Status WriteIntents(const Layout& layout, const JournalEntry& entry) {
   request.ns = entry.ns;
   request.pod = entry.pod;
   request.final = entry.final;
-  request.barrier_ms = entry.in_cut ? std::chrono::duration_cast<std::chrono::milliseconds>(kBarrierLimit).count() : 0;
+  if (entry.in_cut) {
+    request.barrier_ms = std::chrono::milliseconds(kBarrierLimit).count();
+    request.hold_ms = std::chrono::milliseconds(kHoldLimit).count();
+  }
   request.deadline_unix_ms = entry.dump_by_unix_ms;
   for (const JournalContainer& c : entry.containers) request.containers.push_back({c.name, c.id});
   for (const std::string& volume : entry.volumes) request.volumes.push_back({volume, layout.EmptyDir(entry.pod_uid, volume)});

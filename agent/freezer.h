@@ -11,6 +11,8 @@ namespace holdfast::agent {
 
 // So long a frozen pod waits for the rest of its group; then holdfast-runc thaws it, whoever else may be alive.
 inline constexpr std::chrono::seconds kBarrierLimit{30};
+// And so long, once it is dumped, until the rest of its group is.
+inline constexpr std::chrono::seconds kHoldLimit{60};
 
 // pods/<uid>.json for final ones, request.json, then an Intent for each container. For the dump of holdfast-runc.
 Status WriteIntents(const Layout& layout, const JournalEntry& entry);

@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "agent/doctor.h"
+#include "agent/restore_node.h"
 #include "base/log.h"
 #include "base/time_format.h"
 
@@ -41,8 +42,11 @@ int main(int argc, char** argv) {
       "Takes and restores checkpoints of the pods on one Kubernetes node. Runs as a privileged DaemonSet pod with hostPID and\n"
       "hostNetwork; needs the node's /opt/holdfast, /run/holdfast, /var/lib/holdfast and /var/lib/kubelet at the same paths.");
   app.set_version_flag("--version", HOLDFAST_VERSION);
-  app.add_option("--mode", mode, "run | uninstall (takes the label off --node-name, or off every node)")
-      ->check(CLI::IsMember({"run", "uninstall"}))
+  app.add_option(
+         "--mode", mode,
+         "run | uninstall (takes the label off --node-name, or off every node) | restore-node (takes what was installed off this node "
+         "as soon as no pod needs it)")
+      ->check(CLI::IsMember({"run", "uninstall", "restore-node"}))
       ->capture_default_str();
   app.add_option("--node-name", options.node_name, "this node's name")->envname("NODE_NAME");
   app.add_option("--kubeconfig", options.kubeconfig, "instead of the pod's service account");
@@ -125,7 +129,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   options.stores = std::move(*stores);
-  if (options.node_name.empty() || options.stores.empty()) {
+  const bool restores = mode == "restore-node";
+  if (!restores && (options.node_name.empty() || options.stores.empty())) {
     std::cerr << "--node-name (or $NODE_NAME) and --store-url are needed; see --help\n";
     return 2;
   }
@@ -138,7 +143,8 @@ int main(int argc, char** argv) {
     while (!done.stop_requested() && !told_to_stop) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     stop.request_stop();
   });
-  holdfast::Status ended = holdfast::agent::RunAgent(options, stop.get_token());
+  holdfast::Status ended =
+      restores ? holdfast::agent::RestoreNode(options, stop.get_token()) : holdfast::agent::RunAgent(options, stop.get_token());
   if (!ended.ok() && !stop.stop_requested()) {
     holdfast::LogError("holdfast-agent cannot go on", {{"error", ended.ToString()}});
     return 1;

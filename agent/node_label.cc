@@ -17,8 +17,10 @@ Json ReadyIntent(const Json& versions) {
   Json labels = {{api::kNodeReady, "ready"}}, annotations = versions;
   annotations[kVersion] = HOLDFAST_VERSION;
   // Labels, so that pods can ask for a processor, or a checkpoint's successor can avoid one.
-  if (annotations.contains(api::kCpu)) labels[api::kCpu] = annotations[api::kCpu];
-  annotations.erase(api::kCpu);
+  for (const char* key : {api::kCpu, api::kKernel}) {
+    if (annotations.contains(key)) labels[key] = annotations[key];
+    annotations.erase(key);
+  }
   if (annotations.contains(api::kCpuFeatures)) labels[api::kCpuSet] = api::FeatureSet(GetString(annotations, {api::kCpuFeatures}));
   return {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
 }
@@ -35,7 +37,8 @@ Json UninstalledPatch() {
     annotations[key] = nullptr;
   }
   return {{"metadata",
-           {{"labels", {{api::kNodeReady, nullptr}, {api::kCpu, nullptr}, {api::kCpuSet, nullptr}}}, {"annotations", annotations}}}};
+           {{"labels", {{api::kNodeReady, nullptr}, {api::kCpu, nullptr}, {api::kCpuSet, nullptr}, {api::kKernel, nullptr}}},
+            {"annotations", annotations}}}};
 }
 
 NodeKeeper::NodeKeeper(Installer& installer, KubeCluster& cluster, std::string node_name, Clock& clock)

@@ -41,12 +41,17 @@ Json PlatformOf(Node& node, const Layout& layout, const JournalEntry& entry) {
 
 std::string Unfit(const api::Checkpoint& checkpoint, const Json& here) {
   const auto& there = checkpoint.status;
-  const std::string arch = GetString(here, {"arch"}), features = GetString(here, {"cpuFeatures"}), criu = GetString(here, {"criu"});
+  const std::string arch = GetString(here, {"arch"}), features = GetString(here, {"cpuFeatures"}), criu = GetString(here, {"criu"}),
+                    kernel = GetString(here, {"kernel"});
   if (!arch.empty() && !there.arch.empty() && arch != there.arch.view()) return "it is of " + there.arch.str() + ", and this node " + arch;
   const std::string missing = features.empty() ? "" : api::MissingFeatures(there.cpu_features, features);
   if (!missing.empty()) {
     return "this node's processor lacks what its processes may have begun to use: " + missing.substr(0, kMaxFeatureText) +
            " (status.platform.cpuFeatures)";
+  }
+  if (!api::KernelFits(there.kernel, kernel)) {
+    return "its processes ran under kernel " + there.kernel.str() + ", and this node's, " + kernel +
+           ", is of an older series: they may have begun to use what that lacks";
   }
   if (!criu.empty() && Version(criu) < Version(there.criu)) {
     return "it was made by CRIU " + there.criu.str() + ", and this node has " + criu + ": let its holdfast-agent be upgraded";

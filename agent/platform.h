@@ -11,8 +11,8 @@ namespace holdfast::agent {
 // The node's own, and the GPUs that the dumped containers held: gpu{product, count, driver}. The landing folder must still be there.
 Json PlatformOf(Node& node, const Layout& layout, const JournalEntry& entry);
 
-// Why a node of platform `here` (Node::Platform) cannot restore it: architecture, features of the processor, an older CRIU. Empty: it can,
-// as far as both are known.
+// Why a node of platform `here` (Node::Platform) cannot restore it: architecture, features of the processor, an older kernel or CRIU.
+// Empty: it can, as far as both are known.
 std::string Unfit(const api::Checkpoint& checkpoint, const Json& here);
 
 }  // namespace holdfast::agent

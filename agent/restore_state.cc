@@ -183,6 +183,22 @@ double RestoreState::seconds() const {
   return longest;
 }
 
+int RestoreState::FailedAttempts() const {
+  int most = 0;
+  for (const auto& [name, c] : containers) {
+    const bool in_vain = c.state == ContainerRestore::kFailed || c.state == ContainerRestore::kPending;
+    if (in_vain && !c.message.empty()) most = std::max(most, c.attempts);
+  }
+  return most;
+}
+
+std::string RestoreState::LastFailure() const {
+  for (const auto& [name, c] : containers) {
+    if (c.attempts > 0 && c.state != ContainerRestore::kRestored && !c.message.empty()) return "container " + name + ": " + c.message;
+  }
+  return "";
+}
+
 std::string RestoreState::WhyNotRestored() const {
   std::string text = why;
   for (const auto& [name, c] : containers) {

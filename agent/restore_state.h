@@ -58,6 +58,9 @@ struct RestoreState {
   bool restored() const;   // settled, and none of them otherwise
   bool failed() const;     // settled, and the pod must not start cold
   double seconds() const;  // the longest restore
+  // How often CRIU tried and failed, of the container with most of it, and how that ended the last time; 0 and empty: never.
+  int FailedAttempts() const;
+  std::string LastFailure() const;
   // Of all that starts cold or has failed for good, for the person who reads it; empty: nothing has.
   std::string WhyNotRestored() const;
 };

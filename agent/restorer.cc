@@ -10,6 +10,7 @@
 
 #include "agent/boot.h"
 #include "agent/platform.h"
+#include "api/fit.h"
 #include "api/security.h"
 #include "base/fault_point.h"
 #include "base/file.h"
@@ -239,10 +240,10 @@ Result<std::optional<Duration>> Restorer::Bring(Record& record, const kube::Pod&
   if (!IsSafeName(cp.meta.uid) || !IsSafeName(cp.status.manifest_id)) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " names no manifest");
   }
-  // The controller has looked too; but the image of a pod can be changed after its claim.
-  if (const auto refused = api::RefusedBySecurity(cp, pod)) {
-    return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored: " + *refused);
-  }
+  // The controller has looked too; but the image of a pod, and its resources, can be changed after its claim.
+  auto refused = api::RefusedBySecurity(cp, pod);
+  if (!refused) refused = api::RefusedByFit(cp, pod);
+  if (refused) return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored: " + *refused);
   if (const std::string unfit = Unfit(cp, node_.Platform()); !unfit.empty()) {
     return GiveUp(record, "checkpoint " + cp.meta.name + " cannot be restored here: " + unfit);
   }

@@ -242,6 +242,9 @@ Status Restorer::ReportEnd(const RestoreState& s) {
     restore.outcome = "Failed";
     restore.ran = MayHaveRun(s);
     restore.reason = restore.ran ? "the pod ended before all of it was restored" : "the pod ended before any of it was restored";
+    // Who is to go on trying does: it is no verdict on the checkpoint.
+    if (s.options.on_failure != api::OnFailure::kRetry) restore.attempts = s.FailedAttempts();
+    if (restore.attempts > 0) restore.reason += "; " + s.LastFailure().substr(0, 4000);
     Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
     if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;
   }
@@ -266,6 +269,7 @@ Status Restorer::Report(Record& record) {
   restore.seconds = s.seconds();
   for (const auto& [name, c] : s.containers) restore.ran = restore.ran || c.ran;
   restore.reason = s.WhyNotRestored().substr(0, 4000);  // the CRD takes 4096
+  if (s.failed()) restore.attempts = s.FailedAttempts();
   if (!s.checkpoint_uid.empty()) {
     Status appended = cluster_.AppendRestore(s.ns, s.checkpoint, s.checkpoint_uid, restore);
     if (!appended.ok() && appended.code() != Code::kNotFound && appended.code() != Code::kConflict) return appended;

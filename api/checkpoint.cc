@@ -54,6 +54,7 @@ Restore ReadRestore(const Json& json) {
   restore.reason = GetString(json, {"reason"});
   restore.seconds = GetDouble(json, {"seconds"});
   restore.ran = GetBool(json, {"ran"});
+  restore.attempts = static_cast<int>(std::clamp<int64_t>(GetInt(json, {"attempts"}), 0, 1'000'000));
   return restore;
 }
 
@@ -127,11 +128,14 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
   out.status.frozen_at = GetString(status, {"barrier", "frozenAt"});
   out.status.all_frozen_at = GetString(status, {"barrier", "allFrozenAt"});
+  out.status.dumped_at = GetString(status, {"barrier", "dumpedAt"});
+  out.status.all_dumped_at = GetString(status, {"barrier", "allDumpedAt"});
   out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
   out.status.progress_total = GetInt(status, {"progress", "total"});
   out.status.arch = GetString(status, {"platform", "arch"});
   out.status.cpu_features = GetString(status, {"platform", "cpuFeatures"});
   out.status.criu = GetString(status, {"platform", "criu"});
+  out.status.kernel = GetString(status, {"platform", "kernel"});
   out.status.containers.reserve(GetArray(status, {"containers"}).size());
   for (const Json& container : GetArray(status, {"containers"})) out.status.containers.push_back(ReadContainer(container));
   out.status.manifest_store = GetString(status, {"manifest", "store"});
@@ -151,7 +155,7 @@ void Checkpoint::Share(kube::StringPool* pool) {
   for (kube::SharedString* text :
        {&spec.pod_name, &spec.pod_uid, &status.node_name, &status.pod_uid, &status.owner.kind, &status.owner.name, &status.owner.uid,
         &status.owner.template_hash, &status.owner.ordinal, &status.security, &status.policy, &status.arch, &status.cpu_features,
-        &status.criu, &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
+        &status.criu, &status.kernel, &status.manifest_store, &spec.cut.group, &spec.cut.id}) {
     pool->Share(text);
   }
   for (CutMember& member : spec.cut.members) {
@@ -184,6 +188,7 @@ Json ToJson(const Restore& restore) {
   SetUnlessEmpty(json, "node", restore.node);
   SetUnlessEmpty(json, "reason", restore.reason);
   if (restore.ran) json["ran"] = true;
+  if (restore.attempts > 0) json["attempts"] = restore.attempts;
   return json;
 }
 

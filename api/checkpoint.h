@@ -56,6 +56,12 @@ inline constexpr char kDamaged[] = "Damaged";
 // Condition, written by the controller: the store that has it is none of this installation's, so nothing is known of its content.
 inline constexpr char kStoreMissing[] = "StoreMissing";
 
+// Condition, written by the controller: no pod could be restored from it, so it is given to none by itself any more.
+inline constexpr char kQuarantined[] = "Quarantined";
+
+// Condition, written by the agent with its report: what its pod's owner should know of such checkpoints, and of restores from them.
+inline constexpr char kCaveats[] = "Caveats";
+
 using kube::Condition;
 
 struct CheckpointContainer {
@@ -74,6 +80,7 @@ struct Restore {
   double seconds = 0;
   bool ran = false;       // of Failed: its processes may have run for a moment, so nothing is restored from it again
   std::string pod_uid{};  // of older agents: empty
+  int attempts = 0;       // of Failed: how often CRIU tried, in vain
 };
 
 struct Owner {
@@ -117,12 +124,13 @@ struct Checkpoint {
     Owner owner;
     kube::SharedString security;  // what its pod was allowed, as JSON (api/security.h); empty: made by an earlier release
     kube::SharedString policy;    // RestorePolicy that its pod followed when it was assigned; empty: the built-in one
-    int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;  // size
-    int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;             // timings
-    kube::SharedString frozen_at, all_frozen_at;                  // barrier
-    int64_t progress_bytes = 0, progress_total = 0;               // progress
-    kube::SharedString arch;                                      // platform.arch: "amd64", as the node label has it
-    kube::SharedString cpu_features, criu;                        // platform.cpuFeatures (api/platform.h), platform.criu: "4.2"
+    int64_t memory_bytes = 0, files_bytes = 0, stored_bytes = 0;            // size
+    int64_t frozen_ms = 0, dump_ms = 0, store_ms = 0;                       // timings
+    kube::SharedString frozen_at, all_frozen_at, dumped_at, all_dumped_at;  // barrier
+    int64_t progress_bytes = 0, progress_total = 0;                         // progress
+    kube::SharedString arch;                                                // platform.arch: "amd64", as the node label has it
+    kube::SharedString cpu_features, criu,
+        kernel;  // platform.cpuFeatures (api/platform.h), platform.criu: "4.2", platform.kernel: uname -r
     std::vector<CheckpointContainer> containers;
     kube::SharedString manifest_store, manifest_id, manifest_digest;
     std::optional<Claim> claim;

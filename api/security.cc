@@ -4,6 +4,8 @@
 #include <array>
 #include <set>
 
+#include "api/fit.h"
+
 namespace holdfast::api {
 namespace {
 
@@ -144,6 +146,7 @@ Json SecurityOf(const kube::Pod& pod) {
     Json one = ContextOf(*container);
     one["name"] = container->name;
     one["image"] = container->image;
+    if (Json mounts = MountsOf(*container); !mounts.empty()) one["mounts"] = std::move(mounts);
     out["containers"].push_back(std::move(one));
   }
   return out;

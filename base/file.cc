@@ -106,7 +106,8 @@ Status RemoveAll(const std::string& path) {
   for (const std::string& name : names) {
     struct stat child;
     std::string full = path + "/" + name;
-    if (lstat(full.c_str(), &child) == 0 && child.st_dev != info.st_dev) {
+    // Of files an overlay says where they lie below it; one that is mounted cannot be unlinked anyway.
+    if (lstat(full.c_str(), &child) == 0 && S_ISDIR(child.st_mode) && child.st_dev != info.st_dev) {
       return Status(Code::kFailedPrecondition, full + " is on another file system: not removed");
     }
     HF_RETURN_IF_ERROR(RemoveAll(full));

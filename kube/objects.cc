@@ -61,6 +61,17 @@ std::string ReadSecurity(const Json& own, const Json& pod) {
   return out.empty() ? "" : DumpJson(out);
 }
 
+// From a probe that just misses an answer to the one after which the kubelet acts.
+int32_t ReadLivenessSeconds(const Json& probe) {
+  if (probe.empty()) return 0;
+  auto number = [&](const char* key, int64_t otherwise) {
+    const int64_t said = GetInt(probe, {key}, otherwise);
+    return std::clamp<int64_t>(said > 0 ? said : otherwise, 1, 100'000);
+  };
+  const int64_t between = (number("failureThreshold", 3) - 1) * number("periodSeconds", 10);
+  return static_cast<int32_t>(std::min<int64_t>(between + number("timeoutSeconds", 1), 1'000'000'000));
+}
+
 Container ReadContainer(const Json& json, const Json& pod_security) {
   Container container;
   container.name = GetString(json, {"name"});
@@ -73,6 +84,8 @@ Container ReadContainer(const Json& json, const Json& pod_security) {
   }
   container.security = ReadSecurity(GetObject(json, {"securityContext"}), pod_security);
   container.has_pre_stop = Find(json, {"lifecycle", "preStop"}) != nullptr;
+  container.has_post_start = Find(json, {"lifecycle", "postStart"}) != nullptr;
+  container.liveness_seconds = ReadLivenessSeconds(GetObject(json, {"livenessProbe"}));
   container.restart_always = GetString(json, {"restartPolicy"}) == "Always";
   return container;
 }

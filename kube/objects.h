@@ -30,7 +30,9 @@ struct Container {
   // What of its security context, and of its pod's, decides what its processes may do: JSON in Kubernetes' words, equal for equal contexts.
   // Empty: nothing is said.
   SharedString security;
-  bool has_pre_stop = false, restart_always = false;  // restart_always: a native sidecar among the init containers
+  bool has_pre_stop = false, has_post_start = false;
+  bool restart_always = false;   // a native sidecar among the init containers
+  int32_t liveness_seconds = 0;  // so long it may leave its liveness probe without an answer and is not restarted; 0: it has none
 };
 
 struct Volume {

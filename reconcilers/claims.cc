@@ -1,6 +1,7 @@
 #include "reconcilers/claims.h"
 
 #include <algorithm>
+#include <set>
 
 namespace holdfast::reconcilers {
 
@@ -13,6 +14,17 @@ constexpr char kOutOfService[] = "node.kubernetes.io/out-of-service";
 bool FreeInterval(const api::Checkpoint& c) {
   return !c.spec.final && c.spec.trigger == api::Trigger::kInterval && c.status.phase == Phase::kReady && !c.meta.terminating() &&
          !c.status.claim;
+}
+
+// What the agents said of pods that it could not be restored into, since it last could.
+std::vector<const api::Restore*> VictimsOf(const api::Checkpoint& c) {
+  std::vector<const api::Restore*> victims;
+  std::set<std::string> pods;
+  for (auto it = c.status.restores.rbegin(); it != c.status.restores.rend() && it->outcome != "Restored"; ++it) {
+    if (it->outcome == "Failed" && it->attempts > 0 && pods.insert(it->pod_uid.empty() ? it->pod_name : it->pod_uid).second)
+      victims.push_back(&*it);
+  }
+  return victims;
 }
 
 // The kubelet gives a reason when the end was its own decision (Evicted, Preempting, Terminated by the node's shutdown, …).
@@ -62,6 +74,19 @@ const api::Condition* DamageOf(const api::Checkpoint& checkpoint) {
 bool PassedOver(const api::Checkpoint& checkpoint) {
   const api::Condition* cold = kube::FindCondition(checkpoint.status.conditions, kColdStart);
   return cold != nullptr && cold->status == "True" && cold->reason == kWebhookMissed;
+}
+
+bool Quarantined(const api::Checkpoint& checkpoint) {
+  return checkpoint.status.restores.size() >= kMostVictims && VictimsOf(checkpoint).size() >= kMostVictims;
+}
+
+std::string QuarantineText(const api::Checkpoint& checkpoint) {
+  const std::vector<const api::Restore*> victims = VictimsOf(checkpoint);
+  if (victims.empty()) return "";
+  int attempts = 0;
+  for (const api::Restore* one : victims) attempts += one->attempts;
+  return std::to_string(victims.size()) + " pods could not be restored from it, in " + std::to_string(attempts) +
+         " attempts; the last was " + victims[0]->pod_name + " on node " + victims[0]->node + ": " + victims[0]->reason;
 }
 
 bool UnderWay(const api::Checkpoint& checkpoint) { return checkpoint.status.phase != Phase::kPending && !checkpoint.done(); }

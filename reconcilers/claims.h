@@ -28,6 +28,13 @@ const api::Condition* DamageOf(const api::Checkpoint& checkpoint);
 // it would undo what that pod did, on volumes that are newer. So only a user gives it any more (holdfast.dev/from-checkpoint).
 bool PassedOver(const api::Checkpoint& checkpoint);
 inline constexpr char kColdStart[] = "ColdStart", kWebhookMissed[] = "WebhookMissed";  // the condition that says so, and its reason
+// As many pods as that could not be restored from it, one after another, though CRIU tried it with each (restore.attempts times): it is the
+// checkpoint that is at fault, and the next one would stand still for it, or its node suffer, as well. So only a user gives it any more
+// (holdfast.dev/from-checkpoint). By status.restores alone: the condition api::kQuarantined tells people.
+bool Quarantined(const api::Checkpoint& checkpoint);
+inline constexpr size_t kMostVictims = 3;
+// For people: how often it was tried, and how that ended the last time. Of one that is quarantined.
+std::string QuarantineText(const api::Checkpoint& checkpoint);
 // Being made by an agent: from Assigned until it is done.
 bool UnderWay(const api::Checkpoint& checkpoint);
 // Its pod is frozen, about to be, or waits for its turn.

@@ -103,9 +103,10 @@ class Run {
   DumpResult Go() {
     Status status = Prepare();
     if (status.ok()) status = Freeze();
-    if (status.ok() && request_.barrier_ms > 0) status = AwaitGroup();
+    if (status.ok() && request_.barrier_ms > 0) status = AwaitFrozen();
     if (status.ok()) status = DumpAll();
     if (status.ok()) status = CopyAll();
+    if (status.ok() && request_.hold_ms > 0) status = AwaitDumped();
     if (status.ok() && (request_.final || request_.barrier_ms > 0)) status = StillFrozen();
     result_.frozen_ms = frozen_at_ == MonoTime() ? 0 : Millis(Clock::Real().Mono() - frozen_at_);
     if (!status.ok() || !request_.final) {
@@ -218,19 +219,25 @@ class Run {
     return Status::Ok();
   }
 
-  // Nobody may be needed for the thaw: neither the agent nor whom it asks.
-  Status AwaitGroup() {
-    const std::string frozen = landing_ + "/" + kFrozenFile, go = landing_ + "/" + kGoFile;
-    const MonoTime from = Clock::Real().Mono(), until = std::min(deadline_, frozen_at_ + milliseconds(request_.barrier_ms));
-    HF_RETURN_IF_ERROR(WriteFileAtomically(frozen, "{}"));
-    while (!Exists(go) && Clock::Real().Mono() < until) std::this_thread::sleep_for(milliseconds(5));
-    result_.barrier_ms = Millis(Clock::Real().Mono() - from);
-    const bool told = Exists(go);
-    for (const std::string& file : {frozen, go}) HF_RETURN_IF_ERROR(RemoveAll(file));
+  Status AwaitFrozen() { return Await(kFrozenFile, kGoFile, frozen_at_, request_.barrier_ms, "do"); }
+
+  // Who goes on sooner speaks to members whose sockets and files are still to be read.
+  Status AwaitDumped() { return Await(kDumpedFile, kThawFile, Clock::Real().Mono(), request_.hold_ms, "are dumped"); }
+
+  // Says how far it is, and stands still until it hears that all members of its group are. Nobody may be needed for the thaw: neither the
+  // agent nor whom it asks.
+  Status Await(const char* said, const char* word, MonoTime from, int64_t limit_ms, const char* what) {
+    const std::string here = landing_ + "/" + said, all = landing_ + "/" + word;
+    const MonoTime began = Clock::Real().Mono(), until = std::min(deadline_, from + milliseconds(limit_ms));
+    HF_RETURN_IF_ERROR(WriteFileAtomically(here, "{}"));
+    while (!Exists(all) && Clock::Real().Mono() < until) std::this_thread::sleep_for(milliseconds(5));
+    result_.barrier_ms += Millis(Clock::Real().Mono() - began);
+    const bool told = Exists(all);
+    for (const std::string& file : {here, all}) HF_RETURN_IF_ERROR(RemoveAll(file));
     if (told) return StillFrozen();
     reason_ = "GroupMemberFailed";
-    return Status(Code::kDeadlineExceeded, "it stood still for " + std::to_string(Millis(until - frozen_at_) / 1000) +
-                                               " s, and nobody said that all members of its group do: it was thawed");
+    return Status(Code::kDeadlineExceeded, "it stood still for " + std::to_string(std::max<int64_t>(Millis(until - from), 0) / 1000) +
+                                               " s, and nobody said that all members of its group " + what + ": it was thawed");
   }
 
   Status DumpAll() {

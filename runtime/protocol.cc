@@ -142,6 +142,7 @@ Json DumpRequest::ToJson() const {
           {"task_dir", task_dir},
           {"final", final},
           {"barrier_ms", barrier_ms},
+          {"hold_ms", hold_ms},
           {"deadline_unix_ms", deadline_unix_ms},
           {"containers", list},
           {"volumes", VolumesJson(volumes)}};
@@ -158,6 +159,7 @@ Result<DumpRequest> DumpRequest::FromJson(const Json& json) {
   request.task_dir = in.Path("task_dir", request.task_dir);
   request.final = in.Flag("final");
   request.barrier_ms = in.Count("barrier_ms");
+  request.hold_ms = in.Count("hold_ms");
   request.deadline_unix_ms = in.Count("deadline_unix_ms");
   in.Items("containers", [&](const Json& item) {
     Reader container(item, "container");

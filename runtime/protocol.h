@@ -31,6 +31,7 @@
 //   volumes/<volume>.tar  shm.tar    emptyDirs; the sandbox's /dev/shm
 //   volumes-in-use                   a container was let start beside those that are restored: volumes and /dev/shm stay as they are
 //   frozen.json  go.json             while the pod stands at the barrier of its group: by holdfast-runc, and the agent's answer. Both empty
+//   dumped.json  thaw.json           the same once it is dumped, and waits for the others to be
 //                                    objects, gone when it goes on
 //   result.json                      DumpResult, by rename, last: with it the dump is complete, without it there is none
 #pragma once
@@ -48,7 +49,7 @@ inline constexpr char kInstallDir[] = "/opt/holdfast";
 inline constexpr char kSocket[] = "/run/holdfast/agent.sock";
 inline constexpr char kRestoredFile[] = "restored";
 inline constexpr char kTryingFile[] = "trying";  // <container>/trying: durable before any process may run
-inline constexpr char kFrozenFile[] = "frozen.json", kGoFile[] = "go.json";
+inline constexpr char kFrozenFile[] = "frozen.json", kGoFile[] = "go.json", kDumpedFile[] = "dumped.json", kThawFile[] = "thaw.json";
 inline constexpr char kWaitContainer[] = "holdfast-wait";             // the init container that the pod webhook adds (api::kWaitContainer)
 inline constexpr char kRestoreAnnotation[] = "holdfast.dev/restore";  // name of the claimed Checkpoint; a hint, never an authority
 
@@ -76,6 +77,7 @@ struct DumpRequest {
   std::string task_dir = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";  // <task_dir>/<container id>/ is the bundle
   bool final = false;
   int64_t barrier_ms = 0;  // above 0: once frozen it says so (frozen.json) and waits for go.json; without it, it is thawed after so long
+  int64_t hold_ms = 0;  // above 0: once dumped it says so (dumped.json) and stands still until thaw.json; without it, the dump has failed
   int64_t deadline_unix_ms = 0;  // CRIU is killed and all is thawed when the dump is not complete by then
   std::vector<DumpContainer> containers;
   std::vector<DumpVolume> volumes;

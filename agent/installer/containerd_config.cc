@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kCri2[] = "io.containerd.grpc.v1.cri";
 constexpr char kCri3[] = "io.containerd.cri.v1.runtime";
+constexpr char kWritten[] = "# Written by holdfast-agent";
 
 Status NotUnderstood(const std::string& why) {
   return Status(Code::kFailedPrecondition, std::string("containerd's ") + kContainerdConfig + " is left alone: " + why +
@@ -40,7 +41,7 @@ bool SystemdCgroup(const std::string& dump) {
 std::string DropIn(int64_t version, bool systemd_cgroup) {
   const std::string runtime = std::string("plugins.'") + (version == 2 ? kCri2 : kCri3) + "'.containerd.runtimes.holdfast";
   std::ostringstream text;
-  text << "# Written by holdfast-agent. Removed by hand only after no pod with runtimeClassName holdfast is left on this node.\n"
+  text << kWritten << ". Removed by hand only after no pod with runtimeClassName holdfast is left on this node.\n"
        << "version = " << version << "\n\n"
        << "[" << runtime << "]\n"
        << "  runtime_type = \"io.containerd.runc.v2\"\n"
@@ -123,6 +124,40 @@ Result<ContainerdPlan> PlanContainerdConfig(const std::optional<std::string>& co
   if (imports == nullptr || !TakesDropIn(*imports)) return NotUnderstood("an import could not be added to it");
   plan.config = edited;
   return plan;
+}
+
+bool IsOurDropIn(const std::string& text) { return text.starts_with(kWritten); }
+
+Result<std::optional<std::string>> WithoutImport(const std::string& config, const std::optional<std::string>& backup) {
+  const std::string entry = std::string("\"") + kDropInPattern + "\"", whole = "imports = [" + entry + "]\n";
+  size_t at = config.find(entry);
+  if (at == std::string::npos) return Status(Code::kNotFound, "it imports nothing of ours");
+  const size_t end_of_first = config.find('\n');
+  if (config.starts_with(kWritten) && end_of_first != std::string::npos && config.find(whole) + whole.size() == config.size())
+    return std::optional<std::string>();
+  if (backup) {
+    toml::parse_result before = toml::parse(*backup);
+    const Result<std::string> added = before ? AddImport(*backup, before.table()) : Result<std::string>(Status(Code::kInternal, ""));
+    if (added.ok() && *added == config) return std::optional(*backup);
+  }
+  std::string text = config;
+  if (const size_t line = text.find(whole); line != std::string::npos && (line == 0 || text[line - 1] == '\n')) {
+    text.erase(line, whole.size());
+  } else {
+    size_t length = entry.size();
+    while (at + length < text.size() && text[at + length] == ' ') ++length;
+    if (at + length < text.size() && text[at + length] == ',') ++length;
+    if (at + length < text.size() && text[at + length] == ' ') ++length;
+    text.erase(at, length);
+  }
+  toml::parse_result check = toml::parse(text);
+  const toml::array* imports = check ? check.table()["imports"].as_array() : nullptr;
+  const bool gone = text.find(kDropInPattern) == std::string::npos;
+  if (!check || !gone || (check.table().contains("imports") && imports == nullptr)) {
+    return Status(Code::kFailedPrecondition,
+                  std::string("the import ") + entry + " cannot be taken out of " + kContainerdConfig + ": take it out by hand");
+  }
+  return std::optional(std::move(text));
 }
 
 bool HasRuntime(const std::string& dump) {

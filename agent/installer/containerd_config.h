@@ -25,6 +25,14 @@ struct ContainerdPlan {
 // version. kFailedPrecondition with the reason when the configuration is not understood.
 Result<ContainerdPlan> PlanContainerdConfig(const std::optional<std::string>& config, const std::string& dump, int major);
 
+// The way back. `config`: the text of config.toml; `backup`: what it was before an import was added to it, where that is known. The
+// result: the text as it must become, nothing when it is to be removed, since it was written by us as a whole. As it was before, byte for
+// byte, when nobody has changed it since; else our import alone is taken out. kNotFound: there is nothing of ours in it.
+// kFailedPrecondition: it is not understood.
+Result<std::optional<std::string>> WithoutImport(const std::string& config, const std::optional<std::string>& backup);
+// Whether a drop-in was written by us.
+bool IsOurDropIn(const std::string& text);
+
 // True when a `containerd config dump` has the runtime "holdfast" with our binary.
 bool HasRuntime(const std::string& dump);
 

@@ -1,5 +1,7 @@
 #include "agent/installer/examine.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 
 #include "agent/installer/containerd_config.h"
@@ -83,8 +85,11 @@ class Examination {
          "kernel, or one with CONFIG_CHECKPOINT_RESTORE"});
   }
 
-  // What holdfast-runc itself found by trying.
+  // What holdfast-runc itself found by trying. The node's kernel is ours.
   void Kernel() {
+    utsname names{};
+    const std::string series = uname(&names) == 0 ? api::KernelSeries(names.release) : "";
+    if (!series.empty()) report_.versions[api::kKernel] = series;
     Result<ProcessResult> result = host_.Run({kRuntimeBinary, "check", "--state", state_dir_}, Limit());
     if (!result.ok()) {
       return Failed("kernel", "what the kernel has is not known", result.status(),

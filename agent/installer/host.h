@@ -32,7 +32,8 @@ class Host {
   virtual Result<std::string> Read(const std::string& path) = 0;
   virtual Status Write(const std::string& path, const std::string& data, unsigned mode) = 0;  // durably; folders are made
   virtual Status Link(const std::string& path, const std::string& target) = 0;                // symbolic; kAlreadyExists
-  virtual FileInfo Look(const std::string& path) = 0;                                         // does not follow a link at the end
+  virtual Status Remove(const std::string& path) = 0;  // a file, a link, or a folder with all that is in it; OK when there is none
+  virtual FileInfo Look(const std::string& path) = 0;  // does not follow a link at the end
   virtual Result<ProcessResult> Run(const std::vector<std::string>& argv, Duration timeout) = 0;
   virtual Result<ContainerdProcess> Containerd() = 0;  // kNotFound
   virtual Status Terminate(int pid) = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "agent/installer/containerd_config.h"
 #include "agent/installer/examine.h"
@@ -23,12 +24,16 @@ class Installer {
 
   // kUnavailable: not now (busy, containerd not up yet), try again. Any other error: this node cannot be used, and why.
   Status Install(std::stop_token stop);
+  // The way back (uninstall.cc): the node is as if Install had never been. kUnavailable, and nothing is touched, while somebody still needs
+  // what would be removed, whom `needed_by` names. Each step is idempotent, and leaves what is not ours.
+  Status Uninstall(const std::function<Result<std::string>()>& needed_by, std::stop_token stop);
   // What was made, and all else that the node must have.
   NodeReport Examine() { return agent::Examine(host_, clock_, options_.state_dir); }
 
  private:
   Status InstallCriuLink(const ContainerdProcess& containerd);
   Status InstallConfig();
+  Result<bool> TakeConfigBack();  // whether anything of it was there
   Status Restart(const ContainerdProcess& containerd, std::stop_token stop);
 
   Host& host_;

@@ -109,6 +109,8 @@ Status RealHost::Link(const std::string& path, const std::string& target) {
   return Status(errno == EEXIST ? Code::kAlreadyExists : Code::kInternal, "cannot make the link " + path);
 }
 
+Status RealHost::Remove(const std::string& path) { return RemoveAll(node_.Path(path)); }
+
 FileInfo RealHost::Look(const std::string& path) {
   FileInfo out;
   struct stat info;

@@ -12,6 +12,7 @@ class RealHost final : public Host {
   Result<std::string> Read(const std::string& path) override;
   Status Write(const std::string& path, const std::string& data, unsigned mode) override;
   Status Link(const std::string& path, const std::string& target) override;
+  Status Remove(const std::string& path) override;
   FileInfo Look(const std::string& path) override;
   Result<ProcessResult> Run(const std::vector<std::string>& argv, Duration timeout) override;
   Result<ContainerdProcess> Containerd() override;

@@ -117,16 +117,24 @@ Status Reconciler::CheckMembers(const World& world, std::stop_token stop) {
   return live == seen ? Status::Ok() : Status(Code::kConflict, "the pods of group " + world.group + " are not as they were seen");
 }
 
-// A member is frozen, and another one is not, as far as the cache says: an event that was lost must not cost the cut.
+// A member is frozen, or dumped, and another one is not, as far as the cache says: an event that was lost must not cost the cut.
 Status Reconciler::AskForTheLate(World* world, std::stop_token stop) {
   const WallTime now = context_.clock.Wall();
-  const bool waited_for = std::any_of(world->cut.begin(), world->cut.end(), [&](const group::Member& m) {
-    const auto frozen = m.checkpoint ? ParseTime(m.checkpoint->status.frozen_at) : std::nullopt;
-    return frozen && m.checkpoint->status.all_frozen_at.empty() && !m.checkpoint->done() && now - *frozen >= kAskForTheLate;
-  });
-  if (!waited_for) return Status::Ok();
+  auto waits = [&](const kube::SharedString& since, const kube::SharedString& word) {
+    const auto at = ParseTime(since);
+    return at && word.empty() && now - *at >= kAskForTheLate;
+  };
+  bool frozen = false, dumped = false;
+  for (const group::Member& m : world->cut) {
+    if (!m.checkpoint || m.checkpoint->done()) continue;
+    const auto& status = m.checkpoint->status;
+    frozen = frozen || waits(status.frozen_at, status.all_frozen_at);
+    dumped = dumped || waits(status.dumped_at, status.all_dumped_at);
+  }
   for (group::Member& m : world->cut) {
-    if (!m.checkpoint || m.checkpoint->done() || !m.checkpoint->status.frozen_at.empty()) continue;
+    if (!m.checkpoint || m.checkpoint->done()) continue;
+    const bool late = (frozen && m.checkpoint->status.frozen_at.empty()) || (dumped && m.checkpoint->status.dumped_at.empty());
+    if (!late) continue;
     auto live = context_.client.Get(api::Checkpoint::kResource, world->checkpoint->meta.ns, m.who.checkpoint.str(), Calls(stop));
     if (!live.ok() && live.status().code() != Code::kNotFound) return live.status();
     if (!live.ok() || GetString(*live, {"metadata", "uid"}) != m.checkpoint->meta.uid) continue;

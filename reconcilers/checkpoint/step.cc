@@ -4,6 +4,7 @@
 
 #include "api/pod.h"
 #include "api/security.h"
+#include "kube/utf8.h"
 #include "reconcilers/support.h"
 
 namespace holdfast::reconcilers::checkpoint {
@@ -20,6 +21,7 @@ constexpr Duration kUptake = seconds(60);
 constexpr Duration kBarrierLook = seconds(2);     // for who is late
 constexpr Duration kReplacedWithin = seconds(5);  // so soon a pod that is gone has one in its place, if it is to have one
 constexpr Duration kQuotaRetry = seconds(10);     // retention may make room
+constexpr size_t kMaxQuarantineText = 2000;       // in a condition
 
 Step Patch(Json patch, std::string why) {
   Step step;
@@ -279,16 +281,20 @@ std::optional<Step> AwaitCut(const World& w, WallTime now) {
   return std::nullopt;
 }
 
-// The barrier: the word that all members stand still, once for each of them.
+// The barrier, once for each member: the word that all of them stand still, and then, that all of them are dumped.
 std::optional<Step> AtBarrier(const World& w, WallTime now) {
   const api::Checkpoint& c = *w.checkpoint;
-  if (c.spec.cut.none() || !c.status.all_frozen_at.empty()) return std::nullopt;
-  if (c.status.frozen_at.empty() || !group::AllFrozen(w.cut)) {
+  if (c.spec.cut.none() || !c.status.all_dumped_at.empty() || c.status.phase == Phase::kStoring) return std::nullopt;
+  const bool dumping = !c.status.all_frozen_at.empty();
+  const bool all =
+      dumping ? !c.status.dumped_at.empty() && group::AllDumped(w.cut) : !c.status.frozen_at.empty() && group::AllFrozen(w.cut);
+  if (!all) {
     Step step;
     step.again = kBarrierLook;
     return step;
   }
-  return Patch({{"status", {{"barrier", {{"allFrozenAt", FormatTime(now)}}}}}}, "all members of its group are frozen");
+  return Patch({{"status", {{"barrier", {{dumping ? "allDumpedAt" : "allFrozenAt", FormatTime(now)}}}}}},
+               std::string("all members of its group are ") + (dumping ? "dumped" : "frozen"));
 }
 
 Json StatusOf(const api::Checkpoint& c, const Content& content) {
@@ -454,6 +460,33 @@ Step NextInAgentsHands(const World& w, WallTime now) {
   return step;
 }
 
+// Told to people; who is given it goes by status.restores.
+std::optional<Step> MarkQuarantined(const api::Checkpoint& c, WallTime now) {
+  const bool is = Quarantined(c), told = kube::FindCondition(c.status.conditions, api::kQuarantined) != nullptr;
+  if (is == told) return std::nullopt;
+  std::vector<api::Condition> conditions = c.status.conditions;
+  const std::string text = is ? "given to no pod by itself any more: " + QuarantineText(c) : "";
+  if (is) {
+    kube::SetCondition(conditions,
+                       {.type = api::kQuarantined,
+                        .status = "True",
+                        .reason = "RestoresFailed",
+                        .message = kube::Clip(text, kMaxQuarantineText),
+                        .observed_generation = c.meta.generation},
+                       now);
+  } else {
+    kube::RemoveCondition(conditions, api::kQuarantined);
+  }
+  Step step = Patch({{"status", {{"conditions", api::ToJson(conditions)}}}}, is ? text : "a pod was restored from it");
+  if (is) {
+    step.notice = Notice{true, api::kQuarantined,
+                         text + ". To try it once more: a pod with the annotation " + api::kFromCheckpoint + ": " + c.meta.name +
+                             "; to do without its state, delete it",
+                         false, true};
+  }
+  return step;
+}
+
 // Made of a pod that was stopped because its owner would make it anew, which it then did not: a later one is no successor of it.
 Step NextReady(const World& w, WallTime now) {
   const api::Checkpoint& c = *w.checkpoint;
@@ -462,6 +495,7 @@ Step NextReady(const World& w, WallTime now) {
   if (failed && !c.status.claim) {
     if (auto step = FailWithCut(w, now)) return *step;
   }
+  if (auto step = MarkQuarantined(c, now)) return *step;
   Step step;
   if (c.spec.trigger != api::Trigger::kStop || !Unclaimed(c) || c.spec.pinned) return step;
   const WallTime until = CompletedAt(c) + kNobodyCame;

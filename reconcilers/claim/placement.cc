@@ -1,50 +1,71 @@
 #include "reconcilers/claim/placement.h"
 
-#include <map>
+#include <set>
 
 #include "api/platform.h"
 
 namespace holdfast::reconcilers::claim {
 namespace {
 
-constexpr size_t kMaxSets = 100;         // kinds of processors in a cluster
+constexpr size_t kMaxKinds = 100;        // of processors, and of kernels, in a cluster
 constexpr size_t kMaxTerms = 1000;       // of somebody's affinity
 constexpr size_t kMaxFeatureText = 200;  // in an event
+
+std::string LabelOf(const kube::Node& node, const char* label) {
+  const auto found = node.meta.labels.find(label);
+  return found == node.meta.labels.end() ? "" : found->second.str();
+}
+
+// Nodes that are avoided, by what a label of theirs says.
+struct Avoid {
+  const char* label;
+  std::set<std::string> values{};
+
+  bool Add(const kube::Node& node, bool unfit) {  // whether it is one more kind
+    return unfit && values.size() < kMaxKinds && values.insert(LabelOf(node, label)).second;
+  }
+};
+
+// A node whose agent does not name it yet is not ruled out: the agent there looks, too.
+std::string FeaturesMissing(const api::Checkpoint& checkpoint, const kube::Node& node) {
+  const std::string has = node.meta.Annotation(api::kCpuFeatures);
+  return has.empty() || LabelOf(node, api::kCpuSet).empty() ? "" : api::MissingFeatures(checkpoint.status.cpu_features, has);
+}
+
+std::string OlderKernel(const api::Checkpoint& checkpoint, const kube::Node& node) {
+  const std::string kernel = LabelOf(node, api::kKernel);
+  return api::KernelFits(checkpoint.status.kernel, kernel) ? "" : kernel;
+}
 
 }  // namespace
 
 Placement PlacementFor(const Json& pod, const api::Checkpoint& checkpoint, const std::vector<NodePtr>& nodes) {
   Placement out;
-  const std::string needs = checkpoint.status.cpu_features;
-  if (needs.empty()) return out;
-  std::map<std::string, std::string> unfit;  // the set of a processor → what it lacks
+  Avoid processors{api::kCpuSet}, kernels{api::kKernel};
   std::string lacks;
   size_t fit = 0;
   for (const NodePtr& node : nodes) {
-    // A node whose agent does not name them yet is not ruled out: the agent there looks, too.
-    const std::string has = node->meta.Annotation(api::kCpuFeatures);
-    const auto set = node->meta.labels.find(api::kCpuSet);
-    const std::string missing = has.empty() || set == node->meta.labels.end() ? "" : api::MissingFeatures(needs, has);
-    if (missing.empty()) {
-      ++fit;
-    } else if (unfit.size() < kMaxSets && unfit.emplace(set->second, missing).second) {
-      lacks = node->meta.name + " lacks " + missing.substr(0, kMaxFeatureText);
-    }
+    const std::string features = FeaturesMissing(checkpoint, *node), kernel = OlderKernel(checkpoint, *node);
+    if (features.empty() && kernel.empty()) ++fit;
+    if (processors.Add(*node, !features.empty())) lacks = node->meta.name + " lacks " + features.substr(0, kMaxFeatureText);
+    if (kernels.Add(*node, !kernel.empty()))
+      lacks = node->meta.name + " has kernel " + kernel + ", and it ran under " + checkpoint.status.kernel.str();
   }
-  if (unfit.empty()) return out;
-  if (fit == 0) out.why = "no node has what it may have begun to use of its processor: " + lacks;
-  Json sets = Json::array();
-  for (const auto& [set, missing] : unfit) sets.push_back(set);
-  const Json rule = {{"key", api::kCpuSet}, {"operator", "NotIn"}, {"values", sets}};
+  if (processors.values.empty() && kernels.values.empty()) return out;
+  if (fit == 0) out.why = "no node has what it may have begun to use of its processor and kernel: " + lacks;
+  Json rules = Json::array();
+  for (const Avoid* avoid : {&processors, &kernels}) {
+    if (!avoid->values.empty()) rules.push_back({{"key", avoid->label}, {"operator", "NotIn"}, {"values", Json(avoid->values)}});
+  }
   Json terms = Json::array();
   for (const Json& term :
        GetArray(pod, {"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
     if (terms.size() >= kMaxTerms) return {};
     terms.push_back(term);
     if (!terms.back()["matchExpressions"].is_array()) terms.back()["matchExpressions"] = Json::array();
-    terms.back()["matchExpressions"].push_back(rule);
+    for (const Json& rule : rules) terms.back()["matchExpressions"].push_back(rule);
   }
-  if (terms.empty()) terms.push_back({{"matchExpressions", Json::array({rule})}});
+  if (terms.empty()) terms.push_back({{"matchExpressions", rules}});
   out.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
   return out;
 }

@@ -1,4 +1,4 @@
-// Where a successor may run: not on nodes whose processor lacks what its checkpoint's processes may have begun to use.
+// Where a successor may run: not on nodes whose processor or kernel lacks what its checkpoint's processes may have begun to use.
 #pragma once
 
 #include "reconcilers/view.h"

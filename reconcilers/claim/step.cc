@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/fit.h"
 #include "api/security.h"
 #include "reconcilers/stop/step.h"
 
@@ -62,6 +63,10 @@ bool HasRun(const kube::Pod& pod) {
                                                [](const kube::ContainerStatus& c) { return !c.container_id.empty(); });
 }
 
+std::string QuarantinedText(const api::Checkpoint& c) {
+  return "checkpoint " + c.meta.name + " is quarantined (see its condition " + api::kQuarantined + "): " + QuarantineText(c);
+}
+
 // Nobody's successor: one more of a workload whose pods live.
 Step Fresh() { return Do(Action::kCold, nullptr, "it has no predecessor"); }
 
@@ -82,6 +87,7 @@ std::optional<std::string> Misfit(const World& w, const api::Checkpoint& c) {
     }
   }
   if (auto refused = api::RefusedBySecurity(c, *w.pod)) return refused;
+  if (auto refused = api::RefusedByFit(c, *w.pod)) return refused;
   const api::Volumes volumes = w.protection.policy->spec.restore.volumes;
   if (c.spec.final || volumes == api::Volumes::kIgnoreDrift) return std::nullopt;
   for (const kube::Volume& volume : w.pod->volumes) {
@@ -220,6 +226,10 @@ Step NextInterval(const World& w, WallTime now, std::string misfit, bool others_
     if (!StandsIn(c, candidate.pod.get(), candidate.node.get(), born) || HasSuccessor(w, c.spec.pod_uid)) continue;
     auto unfit = Misfit(w, c);
     const auto max_age = policy.restore.max_age;
+    if (Quarantined(c)) {
+      misfit = QuarantinedText(c);
+      continue;
+    }
     if (!unfit && max_age && now - CompletedAt(c) > *max_age) {
       unfit = "it is older than restore.maxAge " + FormatDuration(*max_age) + " allows";
     }
@@ -322,7 +332,7 @@ Step NextOwn(const World& w, WallTime now) {
     if (c.status.phase == Phase::kFailed && c.spec.final && now - CompletedAt(c) < kFailureIsNews) {
       if (!failed || Newer(candidate.checkpoint, failed)) failed = candidate.checkpoint;
     }
-    if (!c.meta.terminating() && GivenInVain(c, candidate.claimant.get()) && !Misfit(w, c)) in_vain = WaitForClaimant(candidate, now);
+    if (GivenInVain(c, candidate.claimant.get()) && !Quarantined(c) && !Misfit(w, c)) in_vain = WaitForClaimant(candidate, now);
     others_live = others_live || (Unused(c) && candidate.claimant && !candidate.claimant->meta.terminating());
     const bool ends = !candidate.claimant || candidate.claimant->meta.terminating();
     if (BeingRestored(c) && !c.meta.terminating() && ends && now - born < kAgentPatience) unsaid = candidate.checkpoint;
@@ -333,6 +343,10 @@ Step NextOwn(const World& w, WallTime now) {
     }
     if (PassedOver(c)) {
       passed_over = "checkpoint " + c.meta.name + " was passed over by a pod that has run since (see its condition ColdStart)";
+      continue;
+    }
+    if (Quarantined(c)) {
+      misfit = QuarantinedText(c);
       continue;
     }
     if (auto why = Misfit(w, c)) {
@@ -365,6 +379,32 @@ Step NextOwn(const World& w, WallTime now) {
   return stopped && misfit.empty() ? *stopped : step;
 }
 
+// Its state is there, but nobody could go on from it. Who must not start cold is left to a person.
+CheckpointPtr QuarantinedOf(const World& w, WallTime now) {
+  if (w.protection.policy->spec.restore.options.on_failure == api::OnFailure::kColdStart) return nullptr;
+  const WallTime born = ParseTime(w.pod->meta.creation_timestamp).value_or(now);
+  CheckpointPtr newest;
+  for (const Candidate& candidate : w.candidates) {
+    const api::Checkpoint& c = *candidate.checkpoint;
+    if (!Quarantined(c) || c.meta.terminating() || !SameSeat(c.status.owner, w.lineage.owner)) continue;
+    const bool concerns = c.spec.final ? HoldsItsPod(c) : StandsIn(c, candidate.pod.get(), candidate.node.get(), born);
+    if (concerns && (!newest || Newer(candidate.checkpoint, newest))) newest = candidate.checkpoint;
+  }
+  return newest;
+}
+
+Step HoldQuarantined(const World& w, CheckpointPtr checkpoint) {
+  const std::string text = QuarantinedText(*checkpoint), name = checkpoint->meta.name;
+  Step step = Wait(text, kHoldPoll);
+  step.notice = Notice{true, api::kQuarantined,
+                       "waits, since it must not start cold (restore.onFailure: " +
+                           std::string(api::OnFailureName(w.protection.policy->spec.restore.options.on_failure)) + "), and " + text +
+                           ". To try it once more, create the pod with the annotation " + api::kFromCheckpoint + ": " + name +
+                           "; to start without its state: kubectl -n " + w.pod->meta.ns + " delete checkpoint " + name,
+                       true, false};
+  return step;
+}
+
 }  // namespace
 
 Step Next(const World& seen, WallTime now) {
@@ -375,7 +415,11 @@ Step Next(const World& seen, WallTime now) {
   }
   if (!seen.lineage.complete) return Wait("its owner cannot be read");
   const std::string asked = seen.pod->meta.Annotation(api::kFromCheckpoint);
-  return asked.empty() ? NextOwn(seen, now) : NextAsked(seen, asked, now);
+  if (!asked.empty()) return NextAsked(seen, asked, now);
+  Step step = NextOwn(seen, now);
+  if (step.action != Action::kCold) return step;
+  CheckpointPtr quarantined = QuarantinedOf(seen, now);
+  return quarantined ? HoldQuarantined(seen, std::move(quarantined)) : step;
 }
 
 WallTime AskedToEnd(const kube::Pod& pod) {

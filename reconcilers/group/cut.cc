@@ -17,17 +17,31 @@ std::string GoneMeanwhile(const Member& m) {
   return Leaves(*m.pod) ? m.pod->meta.terminating() ? "the pod is being deleted" : "the pod has ended (" + m.pod->phase + ")" : "";
 }
 
-// When the first of them stood still; nothing: none does.
-std::optional<WallTime> FirstFrozen(const std::vector<Member>& members) {
-  std::optional<WallTime> first;
+// Since when one of them waits for the others; nothing: none does.
+struct Since {
+  std::optional<WallTime> frozen, dumped;
+};
+
+Since FirstOf(const std::vector<Member>& members) {
+  Since first;
+  auto earlier = [](std::optional<WallTime>* first, const kube::SharedString& text) {
+    const auto at = ParseTime(text);
+    if (at && (!*first || *at < **first)) *first = at;
+  };
   for (const Member& m : members) {
-    const auto at = m.checkpoint ? ParseTime(m.checkpoint->status.frozen_at) : std::nullopt;
-    if (at && (!first || *at < *first)) first = at;
+    if (!m.checkpoint) continue;
+    earlier(&first.frozen, m.checkpoint->status.frozen_at);
+    earlier(&first.dumped, m.checkpoint->status.dumped_at);
   }
   return first;
 }
 
-std::optional<Trouble> TroubleOf(const Member& m, bool opening, std::optional<WallTime> first_frozen, WallTime now) {
+// An agent of an earlier release does not say so, but stores what is dumped.
+bool IsDumped(const api::Checkpoint& c) {
+  return !c.status.dumped_at.empty() || c.status.phase == Phase::kStoring || c.status.phase == Phase::kReady;
+}
+
+std::optional<Trouble> TroubleOf(const Member& m, bool opening, const Since& first, WallTime now) {
   const std::string pod = m.who.pod_name.str();
   if (!m.checkpoint)
     return m.gone && !opening ? std::optional(Trouble{pod, reason::kDumpFailed, "its Checkpoint " + m.who.checkpoint + " was deleted"})
@@ -40,8 +54,13 @@ std::optional<Trouble> TroubleOf(const Member& m, bool opening, std::optional<Wa
   if (c.status.phase == Phase::kReady) return std::nullopt;
   if (c.meta.terminating()) return Trouble{pod, reason::kDumpFailed, "its Checkpoint " + c.meta.name + " is being deleted"};
   if (const std::string gone = GoneMeanwhile(m); !gone.empty()) return Trouble{pod, reason::kPodGone, gone};
-  if (c.status.frozen_at.empty() && first_frozen && now - *first_frozen >= kLateAfter)
+  if (c.status.frozen_at.empty() && first.frozen && now - *first.frozen >= kLateAfter)
     return Trouble{pod, reason::kDeadline, "it was not frozen within " + FormatDuration(kLateAfter) + " of the first member"};
+  if (!IsDumped(c) && first.dumped && now - *first.dumped >= kDumpLateAfter) {
+    return Trouble{
+        pod, reason::kDeadline,
+        "it was not dumped within " + FormatDuration(kDumpLateAfter) + " of the first member, and nobody stands still for it longer"};
+  }
   return std::nullopt;
 }
 
@@ -79,7 +98,7 @@ std::optional<Trouble> TroubleOf(const std::vector<Member>& members, WallTime no
   if (members.empty()) return std::nullopt;
   const CheckpointPtr& opener = members[0].checkpoint;
   const bool opening = opener && opener->status.phase == Phase::kPending;
-  const std::optional<WallTime> first = FirstFrozen(members);
+  const Since first = FirstOf(members);
   std::optional<Trouble> found;
   for (const Member& m : members) {
     std::optional<Trouble> trouble = TroubleOf(m, opening, first, now);
@@ -93,6 +112,11 @@ bool AllFrozen(const std::vector<Member>& members) {
   return std::all_of(members.begin(), members.end(), [](const Member& m) {
     return m.checkpoint && UnderWay(*m.checkpoint) && !m.checkpoint->meta.terminating() && !m.checkpoint->status.frozen_at.empty();
   });
+}
+
+bool AllDumped(const std::vector<Member>& members) {
+  return std::all_of(members.begin(), members.end(),
+                     [](const Member& m) { return m.checkpoint && !m.checkpoint->meta.terminating() && IsDumped(*m.checkpoint); });
 }
 
 Wholeness WholenessOf(const View& view, const api::Checkpoint& checkpoint) {

@@ -23,6 +23,9 @@ std::string LeavingOf(const View& view, const std::string& ns, const std::string
 // The newest cut of this pod's group for which the pod has a Ready Checkpoint.
 api::Cut LastCutOf(const View& view, const kube::Pod& pod);
 
+// The same once they may be dumped: a member that is not, so long after another one was. Less than agent/freezer.h lets them stand still.
+inline constexpr Duration kDumpLateAfter = std::chrono::seconds(45);
+
 // A member of a cut as it is now.
 struct Member {
   api::CutMember who;
@@ -39,6 +42,8 @@ struct Trouble {
 std::optional<Trouble> TroubleOf(const std::vector<Member>& members, WallTime now);
 // All members stand still, so all of them may be dumped.
 bool AllFrozen(const std::vector<Member>& members);
+// All members are dumped, so all of them may go on.
+bool AllDumped(const std::vector<Member>& members);
 
 // Whether pods may go on from the cut of a checkpoint.
 struct Wholeness {

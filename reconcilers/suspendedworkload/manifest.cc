@@ -44,7 +44,10 @@ void ForgetProcessors(Json* spec) {
   if (required == nullptr) return;
   Filter(required, "nodeSelectorTerms", [](Json& term) {
     if (!term.is_object()) return true;
-    Filter(&term, "matchExpressions", [](const Json& rule) { return GetString(rule, {"key"}) != api::kCpuSet; });
+    Filter(&term, "matchExpressions", [](const Json& rule) {
+      const std::string key = GetString(rule, {"key"});
+      return key != api::kCpuSet && key != api::kKernel;
+    });
     return !term.empty();
   });
   if (required->empty()) node->erase("requiredDuringSchedulingIgnoredDuringExecution");

@@ -10,7 +10,7 @@ LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
 EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "networkPolicy.storeFrom[0].ipBlock.cidr=10.0.0.0/24", "--set", "store.maxBytes=80Gi", "--set", "store.tightenAfter=0s", "--set-string", "agent.cacheBytes=2Gi,agent.landing.memory=0", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
-VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2,restoreNodes=true", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
             "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
 
 
@@ -121,6 +121,18 @@ def test_the_store_is_shown_tokens_that_are_good_for_nothing_else(server):
     assert "--token-audience=holdfast-store" in pod_spec(objects, "StatefulSet", "holdfast-store")["containers"][0]["args"]
     without = render(server, "--set", "store.tokenAudience=")
     assert "store-token" not in without and "--token-audience" not in without
+
+
+def test_nodes_are_given_back_only_when_asked_for_and_by_pods_that_hold_nothing_of_them(server):
+    assert ("DaemonSet", "holdfast-restore-nodes") not in parsed(server)
+    only = parsed(server, "--set", "restoreNodes=true", "--show-only", "templates/restore-nodes.yaml")
+    assert list(only) == [("DaemonSet", "holdfast-restore-nodes")]
+    spec = pod_spec(only, "DaemonSet", "holdfast-restore-nodes")
+    assert spec["containers"][0]["args"] == ["--mode=restore-node"] and spec["hostPID"]
+    assert spec["automountServiceAccountToken"] is False and "serviceAccountName" not in spec
+    assert "volumes" not in spec, "what is mounted cannot be removed"
+    agent = pod_spec(parsed(server), "DaemonSet", "holdfast-agent")
+    assert all(spec[key] == agent[key] for key in ("nodeSelector", "tolerations")), "wherever an agent was"
 
 
 def test_the_local_cluster_puts_agents_on_workers_only(server):

@@ -85,6 +85,8 @@ CASES = [
     ("node1", {}, {"phase": "Freezing", "barrier": {"frozenAt": T}}, ""),
     ("node1", {"barrier": {"frozenAt": T}}, {"barrier": {"allFrozenAt": T}}, "barrier.allFrozenAt is the controller's"),
     ("node1", {}, {"barrier": {"frozenAt": T, "allFrozenAt": T}}, "barrier.allFrozenAt is the controller's"),
+    ("node1", {"barrier": {"frozenAt": T, "allFrozenAt": T}}, {"barrier": {"dumpedAt": T}}, ""),
+    ("node1", {"barrier": {"frozenAt": T, "allFrozenAt": T}}, {"barrier": {"dumpedAt": T, "allDumpedAt": T}}, "barrier.allDumpedAt is the controller's"),
     ("node2", {"phase": "Freezing"}, {"barrier": {"frozenAt": T}}, 'an agent of node "node2" may record only restores'),
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": POD_UID, "podName": "web-0"}}, ""),
     ("node1", {"phase": "Storing"}, {"claim": {"podUID": "another"}}, "may claim a checkpoint only for the very pod"),

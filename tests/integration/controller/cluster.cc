@@ -279,6 +279,9 @@ void FakeAgent::Step(const api::Checkpoint& c) {
     case Phase::kDumping:
       if (fails_ && (only_.empty() || c.spec.pod_name == only_))
         return move(Phase::kFailed, "DumpFailed", {{"completedAt", FormatTime(now)}});
+      if (!c.spec.cut.none() && c.status.dumped_at.empty())
+        return move(Phase::kDumping, "InProgress", {{"barrier", {{"dumpedAt", FormatTime(now)}}}});
+      if (!c.spec.cut.none() && c.status.all_dumped_at.empty()) return;
       return move(Phase::kStoring, "InProgress", {{"progress", api::ProgressJson(900LL << 20, 2150LL << 20)}});
     case Phase::kStoring:
       return move(Phase::kReady, "Completed",

@@ -364,6 +364,41 @@ class RuntimeTest(unittest.TestCase):
         print(f"\n{MIB} MiB: frozen to dumped {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms; kill {kill_seconds * 1000:.0f} ms; "
               f"gap without the time away {real - away_ms:.0f} ms, monotonic clock {jump} ms; create with restore {create_seconds * 1000:.0f} ms; memory {result['memory_bytes']}, files {result['files_bytes']}", file=sys.stderr)
 
+    def test_clocks_go_on_between_nodes_of_different_uptime(self):
+        """The old node is made older, or younger, than the new one by offsets of its container's time namespace."""
+        uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+        for older in (1_000_000, 30 - uptime):
+            with self.subTest(older=older):
+                RuntimeTest.serial += 1
+                self.n = RuntimeTest.serial
+                old = self.pod("old", OLD)
+                spec = json.loads(read(old.bundle + "/config.json"))
+                spec["linux"]["namespaces"].append({"type": "time"})
+                spec["linux"]["timeOffsets"] = {clock: {"secs": older, "nanosecs": 0} for clock in ("monotonic", "boottime")}
+                write(old.bundle + "/config.json", json.dumps(spec))
+                old.create()
+                old.start()
+                old.wait_lines(10)
+                landing, _ = self.final_dump(old)
+                frozen = old.lines()[-1]
+                now = time.monotonic() * 1000
+                self.assertAlmostEqual(frozen.mono, now + older * 1000, delta=60_000, msg="the old node's uptime is not what it was to be")
+                old.call("kill", old.id, "15")
+                old.wait_stopped()
+                old.call("delete", old.id)
+                old.sandbox.end()
+                new = self.restored_pod(landing)
+                new.create()
+                new.start()
+                lines = new.wait_lines(30)
+                self.assertEqual(lines[0].count, frozen.count + 1)
+                away = int(lines[0].fields["real"]) - int(frozen.fields["real"])
+                self.assertTrue(0 <= lines[0].mono - frozen.mono <= away + 50, f"by {older} s: {frozen.mono} ms, then {lines[0].mono}; away for {away} ms")
+                monos = [line.mono for line in lines]
+                self.assertEqual(monos, sorted(monos), "time runs backwards")
+                took, real = monos[-1] - monos[0], int(lines[-1].fields["real"]) - int(lines[0].fields["real"])
+                self.assertTrue(0 < took <= real + 1000, f"it stands still, or jumps, after the restore: {took} ms in {real}")
+
     def test_a_dump_that_finds_no_room_says_so_and_the_process_goes_on(self):
         old = self.run_old()
         measured = subprocess.run([WRAPPER, "measure", "--root", ROOT, "--tasks", TASKS, old.id, old.volume], check=True, capture_output=True, text=True)
@@ -569,6 +604,62 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
         self.assertEqual(lines[-1].fields["resets"], "0", "a dump must not cut connections")
         print(f"\nnot final: frozen {result['frozen_ms']} ms, CRIU {result['dump_ms']} ms", file=sys.stderr)
+
+    def in_cut(self, pod, landing, **more):
+        """A member of a group that is dumped beside others: holdfast-runc at work, up to where it stands still with them."""
+        os.makedirs(landing)
+        request(landing, pod, final=False, barrier_ms=20000, **more)
+        dumping = subprocess.Popen([WRAPPER, "dump", landing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(dumping.kill)
+        self.await_file(landing + "/frozen.json", dumping)
+        return dumping
+
+    def await_file(self, path, dumping, seconds=30):
+        until = time.monotonic() + seconds
+        while not os.path.exists(path):
+            self.assertIsNone(dumping.poll(), f"the dump ended before {path}")
+            self.assertLess(time.monotonic(), until, path)
+            time.sleep(0.01)
+
+    def test_a_member_that_is_dumped_stands_still_until_all_are(self):
+        """Else it would speak to one whose sockets are not dumped yet."""
+        fast, slow = self.run_old(), self.pod("slow", NEW)
+        slow.create()
+        slow.start()
+        slow.wait_lines(5)
+        landings = [f"/data/landing{self.n}-{name}" for name in ("fast", "slow")]
+        first = self.in_cut(fast, landings[0], hold_ms=20000)
+        second = self.in_cut(slow, landings[1], hold_ms=20000)
+        write(landings[0] + "/go.json", "{}")
+        self.await_file(landings[0] + "/dumped.json", first)
+        said = len(fast.lines())
+        self.assertTrue(os.path.exists(landings[0] + "/main/images/inventory.img"))
+        write(landings[1] + "/go.json", "{}")
+        self.await_file(landings[1] + "/dumped.json", second)
+        self.assertEqual((fast.status(), slow.status()), ("paused", "paused"))
+        self.assertEqual(len(fast.lines()), said, "it went on while the other was dumped")
+        for landing in landings:
+            write(landing + "/thaw.json", "{}")
+        for pod, landing, dumping in ((fast, landings[0], first), (slow, landings[1], second)):
+            self.assertEqual(dumping.wait(20), 0)
+            result = json.loads(read(landing + "/result.json"))
+            self.assertTrue(result["ok"], result)
+            self.assertFalse({"frozen.json", "go.json", "dumped.json", "thaw.json"} & set(os.listdir(landing)))
+            lines = pod.wait_lines(len(pod.lines()) + 5)
+            self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
+
+    def test_a_member_whose_group_is_not_dumped_in_time_goes_on_and_its_dump_is_dropped(self):
+        old = self.run_old()
+        landing = f"/data/landing{self.n}-held"
+        dumping = self.in_cut(old, landing, hold_ms=300)
+        write(landing + "/go.json", "{}")
+        self.assertNotEqual(dumping.wait(30), 0)
+        result = json.loads(read(landing + "/result.json"))
+        self.assertEqual((result["ok"], result["reason"]), (False, "GroupMemberFailed"), result)
+        self.assertIn("are dumped", result["message"])
+        self.assertFalse(os.path.exists(landing + "/main/images"))
+        lines = old.wait_lines(len(old.lines()) + 5)
+        self.assertEqual([l.count for l in lines], list(range(1, len(lines) + 1)))
 
     def test_a_kill_during_the_dump_waits_for_it(self):
         old = self.run_old()

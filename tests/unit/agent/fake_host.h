@@ -1,6 +1,8 @@
 // A node with containerd, in memory.
 #pragma once
 
+#include <set>
+
 #include "agent/installer/containerd_config.h"
 #include "agent/installer/host.h"
 #include "fakes.h"
@@ -29,6 +31,9 @@ class FakeHost final : public Host {
   int pid = 100, terminations = 0, systemctls = 0;
   WallTime started;
   bool ignores_drop_in = false;
+  std::set<std::string> mounted;
+  std::vector<std::string> removed;  // in this order
+  std::string fails_to_remove;
   Duration takes{0};                                    // any program
   std::map<std::string, Result<ProcessResult>> broken;  // by program and first argument
   std::string checks =
@@ -49,9 +54,21 @@ class FakeHost final : public Host {
     changed[path] = clock_->Wall();
     return Status::Ok();
   }
+  Status Remove(const std::string& path) override {
+    if (fails_to_remove == path) return Status(Code::kInternal, "cannot remove " + path);
+    removed.push_back(path);
+    std::erase_if(files, [&](const auto& file) { return file.first == path || file.first.starts_with(path + "/"); });
+    links.erase(path);
+    return Status::Ok();
+  }
   FileInfo Look(const std::string& path) override {
     FileInfo info;
     info.exists = files.contains(path) || links.contains(path) || (path == "/run/systemd/system" && systemd);
+    for (const auto& [file, text] : files) info.exists = info.exists || file.starts_with(path + "/");
+    if (links.contains(path)) {
+      info.link = true;
+      info.target = links[path];
+    }
     info.changed = changed[path];
     return info;
   }
@@ -61,7 +78,11 @@ class FakeHost final : public Host {
     if (const auto at = broken.find(argv[0] + " " + argv[1]); at != broken.end()) return at->second;
     ProcessResult result;
     result.exit_code = 0;
-    if (argv[0] == "systemctl") {
+    if (argv[0] == "mountpoint") {
+      result.exit_code = mounted.contains(argv.back()) ? 0 : 1;
+    } else if (argv[0] == "umount") {
+      mounted.erase(argv.back());
+    } else if (argv[0] == "systemctl") {
       ++systemctls;
       Fresh();
     } else if (argv.back() == "dump") {

@@ -33,6 +33,7 @@ class FakeNode final : public Node {
  public:
   // What `holdfast-runc dump` does; by default it succeeds at once. Leaves the containers frozen when the request says final.
   std::function<void(const std::string& landing)> on_dump;
+  std::function<void()> on_look;  // at the dump, whether it runs: what holdfast-runc has done meanwhile
   std::map<std::string, ContainerState> containers;
   std::vector<std::string> thawed;
   Result<uint64_t> estimate = uint64_t{1} << 20;
@@ -50,7 +51,10 @@ class FakeNode final : public Node {
     if (on_dump) on_dump(landing);
     return Status::Ok();
   }
-  bool DumpRunning(const std::string&, const std::string&) override { return dump_running; }
+  bool DumpRunning(const std::string&, const std::string&) override {
+    if (on_look) on_look();
+    return dump_running;
+  }
   Status KillDump(const std::string&) override {
     ++kills;
     dump_running = false;

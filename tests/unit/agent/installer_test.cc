@@ -6,6 +6,7 @@
 
 #include "agent/installer/real_host.h"
 #include "agent/node_label.h"
+#include "agent/restore_node.h"
 #include "fake_host.h"
 #include "tests/pump.h"
 
@@ -172,6 +173,140 @@ TEST_F(InstallerTest, AProgramThatDoesNotRunMakesTheNodeUnsupported) {
   ASSERT_TRUE(installer.Install({}).ok());
   host.programs = false;
   EXPECT_EQ(installer.Examine().status().code(), Code::kUnsupported);
+}
+
+TEST(ContainerdConfig, TheImportIsTakenOutAsItCameInWhateverStandsBeside) {
+  const char* cases[] = {
+      kDebian,
+      "version = 3\n",
+      "version = 3\nimports = []\n",
+      "# ä config\nversion = 3 # ü\nimports = ['/etc/containerd/runtime_*.toml', './debug.toml']\n\n[debug]\n  level = \"info\"\n",
+      "version = 2\nimports = [ # größer\n  \"/a.toml\",\n]\n",
+      "version = 3"};
+  for (const char* before : cases) {
+    const Result<ContainerdPlan> plan = PlanContainerdConfig(before, kDump, 2);
+    ASSERT_TRUE(plan.ok() && plan->config.has_value()) << before;
+    Result<std::optional<std::string>> back = WithoutImport(*plan->config, before);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(back->value(), before) << "byte for byte";
+    // Its owner has changed it since: that stays.
+    back = WithoutImport(*plan->config + "\n[grpc]\n  gid = 7\n", before);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_THAT(back->value(), Not(HasSubstr("holdfast")));
+    EXPECT_THAT(back->value(), HasSubstr("gid = 7"));
+    EXPECT_TRUE(PlanContainerdConfig(back->value(), kDump, 2).ok()) << "it is one that containerd reads: " << back->value();
+    EXPECT_EQ(WithoutImport(back->value(), before).status().code(), Code::kNotFound);
+  }
+  const Result<ContainerdPlan> made = PlanContainerdConfig(std::nullopt, "", 2);
+  const Result<std::optional<std::string>> none = WithoutImport(*made->config, std::nullopt);
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none->has_value()) << "there was no file before";
+  EXPECT_TRUE(IsOurDropIn(made->drop_in));
+  EXPECT_FALSE(IsOurDropIn("# mine\n"));
+}
+
+class UninstallTest : public InstallerTest {
+ protected:
+  UninstallTest() {
+    host.files["/etc/other"] = "theirs";
+    host.files["/opt/other/file"] = "theirs";
+    before = host.files;
+    EXPECT_TRUE(installer.Install({}).ok());
+    for (const char* file : {"/opt/holdfast/bin/holdfast-runc", "/run/holdfast/term", "/var/lib/holdfast/term"}) host.files[file] = "ours";
+    host.mounted = {"/run/holdfast/memory"};
+    clock.Advance(std::chrono::hours(1));
+  }
+  Status Uninstall() {
+    return installer.Uninstall([this]() -> Result<std::string> { return needed_by; }, {});
+  }
+  std::map<std::string, std::string> before;
+  std::string needed_by;
+};
+
+TEST_F(UninstallTest, TheNodeIsAsItWasBefore) {
+  ASSERT_TRUE(Uninstall().ok());
+  EXPECT_EQ(host.files, before);
+  EXPECT_TRUE(host.links.empty());
+  EXPECT_TRUE(host.mounted.empty());
+  EXPECT_EQ(host.terminations, 2) << "containerd has forgotten the runtime";
+  ASSERT_TRUE(Uninstall().ok()) << "once more";
+  EXPECT_EQ(host.terminations, 2);
+  EXPECT_EQ(host.files, before);
+}
+
+TEST_F(UninstallTest, NothingIsTouchedWhileSomebodyNeedsIt) {
+  const auto files = host.files;
+  needed_by = "pod default/web-0, which runs under it";
+  EXPECT_EQ(Uninstall().code(), Code::kUnavailable);
+  EXPECT_THAT(Uninstall().message(), HasSubstr("default/web-0"));
+  needed_by.clear();
+  busy = "a pod is kept frozen";
+  EXPECT_THAT(Uninstall().message(), HasSubstr("kept frozen"));
+  EXPECT_EQ(host.files, files);
+  EXPECT_EQ(host.terminations, 1);
+}
+
+TEST_F(UninstallTest, WhatWasCutOffAnywhereGoesOn) {
+  const auto files = host.files, links = host.links;
+  for (const char* at : {kDropIn, "/usr/local/bin/criu", "/run/holdfast", "/var/lib/holdfast", "/opt/holdfast"}) {
+    host.files = files;
+    host.links = links;
+    host.terminations = 0;
+    host.fails_to_remove = at;
+    EXPECT_FALSE(Uninstall().ok()) << at;
+    host.fails_to_remove.clear();
+    ASSERT_TRUE(Uninstall().ok()) << at;
+    EXPECT_GE(host.terminations, 1) << at << ": containerd would go on to know the runtime";
+    EXPECT_EQ(host.files, before) << at;
+    EXPECT_TRUE(host.links.empty()) << at;
+  }
+}
+
+TEST_F(UninstallTest, ContainerdForgetsTheRuntimeBeforeItsProgramGoes) {
+  host.comes_back = false;
+  {
+    const Pump time(clock, std::chrono::seconds(1));
+    EXPECT_THAT(Uninstall().message(), HasSubstr("did not come back"));
+  }
+  EXPECT_TRUE(host.files.contains("/opt/holdfast/bin/holdfast-runc"));
+  host.comes_back = true;
+  EXPECT_TRUE(Uninstall().ok());
+  EXPECT_EQ(host.files, before);
+}
+
+TEST_F(UninstallTest, WhatOthersMadeOrChangedStays) {
+  host.links["/usr/local/bin/criu"] = "/opt/their/criu";
+  host.files[kContainerdConfig] += "\n[grpc]\n  gid = 7\n";
+  ASSERT_TRUE(Uninstall().ok());
+  EXPECT_EQ(host.links["/usr/local/bin/criu"], "/opt/their/criu");
+  EXPECT_EQ(host.files[kContainerdConfig], "version = 3\n\n[grpc]\n  gid = 7\n");
+  EXPECT_TRUE(host.files.contains(std::string(kContainerdConfig) + ".before-holdfast")) << "to compare with";
+}
+
+TEST_F(UninstallTest, ARuntimeThatSomebodyElseConfiguredKeepsItsProgram) {
+  host.config_file = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml";
+  host.files[host.config_file] = std::string("BinaryName = \"") + kRuntimeBinary + "\"";
+  const Status status = Uninstall();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("take it out by hand"));
+  EXPECT_TRUE(host.files.contains("/opt/holdfast/bin/holdfast-runc"));
+}
+
+TEST(RestoreNode, WhoStillNeedsTheRuntimeIsNamed) {
+  TempDir dir;
+  Layout layout;
+  layout.run = dir.path() + "/run";
+  layout.state = dir.path() + "/state";
+  FakeNode node;
+  EXPECT_EQ(WhoNeedsTheRuntime(node, layout).value_or("?"), "") << "nothing of it is there";
+  ASSERT_TRUE(layout.Make().ok());
+  node.on_node = {{"c1", "uid", "default", "plain", "main"}};
+  EXPECT_EQ(WhoNeedsTheRuntime(node, layout).value_or("?"), "");
+  node.on_node.push_back({"c2", "uid-2", "default", "web-0", "main", true});
+  EXPECT_THAT(WhoNeedsTheRuntime(node, layout).value_or("?"), HasSubstr("pod default/web-0"));
+  node.on_node.clear();
+  ASSERT_TRUE(WriteFileDurably(layout.JournalFolder() + "/ck-uid.json", "{}").ok());
+  EXPECT_THAT(WhoNeedsTheRuntime(node, layout).value_or("?"), HasSubstr("ck-uid.json")) << "it may be all that there is of a pod";
 }
 
 TEST(NodeLabel, PatchesSayReadyUnsupportedOrNothing) {

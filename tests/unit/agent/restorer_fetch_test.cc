@@ -121,9 +121,11 @@ TEST_F(RestorerTest, ACheckpointWithoutRestorableContainersStartsColdWithTheReas
 }
 
 TEST_F(RestorerTest, ACheckpointThatNeedsWhatThisNodeLacksIsNotEvenFetchedAndSaysWhat) {
-  const std::pair<Json, const char*> cases[] = {{{{"arch", "arm64"}}, "it is of arm64, and this node amd64"},
-                                                {{{"cpuFeatures", "avx avx512f"}}, "may have begun to use: avx512f"},
-                                                {{{"criu", "4.10"}}, "made by CRIU 4.10, and this node has 4.2"}};
+  const std::pair<Json, const char*> cases[] = {
+      {{{"arch", "arm64"}}, "it is of arm64, and this node amd64"},
+      {{{"cpuFeatures", "avx avx512f"}}, "may have begun to use: avx512f"},
+      {{{"kernel", "999.0.1"}}, "ran under kernel 999.0.1, and this node's, 6.18, is of an older series"},
+      {{{"criu", "4.10"}}, "made by CRIU 4.10, and this node has 4.2"}};
   for (const auto& [platform, why] : cases) {
     cluster.checkpoint["status"]["platform"] = platform;
     Restart();

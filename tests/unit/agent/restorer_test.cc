@@ -85,6 +85,7 @@ TEST_F(RestorerTest, OnFailureFailHoldsThePodAndSaysWhatToDo) {
   ASSERT_EQ(cluster.restores.size(), 1u);
   EXPECT_EQ(cluster.restores[0].outcome, "Failed");
   EXPECT_FALSE(cluster.restores[0].ran);
+  EXPECT_EQ(cluster.restores[0].attempts, 2) << "by which it is known whether the checkpoint is at fault";
   ASSERT_TRUE(cluster.HasEvent("pod/web-1", "RestoreFailed"));
   EXPECT_THAT(cluster.events.back().note, HasSubstr("Delete the pod to try once more"));
   Restart();
@@ -106,6 +107,7 @@ TEST_F(RestorerTest, OnFailureFailHoldsAPodWhoseCheckpointIsDamaged) {
   Drive();
   ASSERT_EQ(cluster.restores.size(), 1u);
   EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+  EXPECT_EQ(cluster.restores[0].attempts, 0) << "CRIU has not seen it";
 }
 
 TEST_F(RestorerTest, OnFailureRetryDoesNotRepeatWhatMayHaveRun) {

@@ -20,5 +20,24 @@ TEST(Platform, ASetIsALabelsValueAndTheSameForTheSameFeatures) {
   EXPECT_EQ(FeatureSet(""), "");
 }
 
+TEST(Platform, AKernelOfTheSameSeriesOrALaterOneWillDo) {
+  struct {
+    const char *then, *now;
+    bool fits;
+  } const cases[] = {
+      {"6.18.3", "6.18.3", true},  {"6.18.3-generic", "6.18.0-another", true},
+      {"6.18.3", "6.19.0", true},  {"5.15.0-91-generic", "6.1.0-18-amd64", true},
+      {"6.10.1", "6.9.12", false}, {"6.1.0", "5.15.160", false},
+      {"6.18.3", "6.18", true},    {"6.18", "6.17", false},
+      {"", "6.1", true},           {"6.1", "", true},
+      {"6.1", "a kernel", true},   {"99999999999.1", "6.1", true},
+      {"6", "5.4", true},
+  };
+  for (const auto& c : cases) EXPECT_EQ(KernelFits(c.then, c.now), c.fits) << c.then << " → " << c.now;
+  EXPECT_EQ(KernelSeries("6.18.3-1-generic"), "6.18");
+  EXPECT_EQ(KernelSeries("5.15+"), "5.15");
+  for (const char* none : {"", "6", "6.", "six.1", "-6.1", "6.-1"}) EXPECT_EQ(KernelSeries(none), "") << none;
+}
+
 }  // namespace
 }  // namespace holdfast::api

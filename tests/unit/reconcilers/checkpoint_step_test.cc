@@ -474,6 +474,34 @@ TEST(Checkpoint, OfAStoppedPodGoesWhenNobodyWentOnFromIt) {
   EXPECT_EQ(Next(w, At(3700)).action, Action::kNothing) << "that of a drain stays";
 }
 
+TEST(Checkpoint, WhatNoPodCouldBeRestoredFromSaysSoOnceAndUntilItCould) {
+  World w;
+  api::Checkpoint c = InPhase(Phase::kReady);
+  for (const char* n : {"1", "2", "3"}) {
+    c.status.restores.push_back(
+        {std::string("web-") + n, "node-b", FormatTime(At(12)), "Failed", "CRIU: Error", 0, false, std::string("uid-") + n, 3});
+  }
+  w.checkpoint = Share(c);
+  const Step step = Next(w, At(20));
+  ASSERT_EQ(step.action, Action::kPatchStatus);
+  ASSERT_TRUE(step.notice);
+  EXPECT_EQ(step.notice->reason, std::string("Quarantined"));
+  EXPECT_NE(step.notice->note.find("holdfast.dev/from-checkpoint"), std::string::npos) << step.notice->note;
+  const api::Checkpoint marked = api::Checkpoint::FromJson(step.patch);
+  const api::Condition* said = kube::FindCondition(marked.status.conditions, api::kQuarantined);
+  ASSERT_NE(said, nullptr);
+  EXPECT_EQ(said->status, "True");
+  EXPECT_NE(said->message.str().find("in 9 attempts"), std::string::npos) << said->message.str();
+  c.status.conditions = marked.status.conditions;
+  w.checkpoint = Share(c);
+  EXPECT_EQ(Next(w, At(21)).action, Action::kNothing) << "once";
+  c.status.restores.push_back({"web-9", "node-b", FormatTime(At(30)), "Restored", "", 0.5, false, "uid-9"});
+  w.checkpoint = Share(c);
+  const Step mended = Next(w, At(31));
+  ASSERT_EQ(mended.action, Action::kPatchStatus);
+  EXPECT_EQ(kube::FindCondition(api::Checkpoint::FromJson(mended.patch).status.conditions, api::kQuarantined), nullptr);
+}
+
 TEST(Checkpoint, TheControllerGivesUpOnlyWhatNoAgentTookUp) {
   for (Phase phase : {Phase::kFreezing, Phase::kDumping, Phase::kStoring}) {
     World w = Seen();

@@ -279,6 +279,16 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
       {"host", [](World*, api::Checkpoint* c) { c->status.security = R"({"hostPID":true,"containers":[{"name":"main"}]})"; }, "hostPID"},
       {"image", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","image":"another:1"}]})"; },
        "ran the image another:1"},
+      {"mount", [](World*, api::Checkpoint* c) { c->status.security = R"({"containers":[{"name":"main","mounts":[{"path":"/data"}]}]})"; },
+       "had a volume mounted at /data"},
+      {"memory",
+       [](World* w, api::Checkpoint* c) {
+         kube::Pod pod = *w->pod;
+         pod.containers[0].limits["memory"] = "64Mi";
+         w->pod = Share(pod);
+         c->status.containers[0].pages = 65 * 256;
+       },
+       "Raise resources.limits.memory to more than 65Mi"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.what);
@@ -309,6 +319,88 @@ TEST(Claim, ASuccessorThatIsAllowedLessStartsColdAndSaysWhy) {
   ASSERT_TRUE(step.notice);
   EXPECT_EQ(step.notice->reason, std::string("ColdStart"));
   EXPECT_NE(step.notice->note.find("it had the capability SYS_ADMIN"), std::string::npos) << step.notice->note;
+}
+
+// Found before the claim, so that the checkpoint stays free for a pod that it fits.
+TEST(Claim, ASuccessorThatIsTooSmallStartsColdAndSaysWhatToRaise) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  c.status.containers = {{"main", "", "", 300 * 256, true, ""}};
+  World w = Seen({Of(c)});
+  EXPECT_EQ(Next(w, At(20)).action, Action::kClaim);
+  kube::Pod small = *w.pod;
+  small.containers[0].limits["memory"] = "256Mi";
+  w.pod = Share(small);
+  const Step step = Next(w, At(20));
+  EXPECT_EQ(step.action, Action::kCold);
+  ASSERT_TRUE(step.notice);
+  EXPECT_NE(step.notice->note.find("has 300Mi in memory, and this pod's may have 256Mi"), std::string::npos) << step.notice->note;
+}
+
+// What pods made of it, one after another: CRIU tried it `attempts` times in each.
+api::Checkpoint Poisoned(size_t pods, int attempts = 3) {
+  api::Checkpoint c = InPhase(Phase::kReady);
+  for (size_t i = 0; i < pods; ++i) {
+    const std::string n = std::to_string(i);
+    c.status.restores.push_back(
+        {"web-" + n, "node-" + n, FormatTime(At(12)), "Failed", "CRIU: Error (" + n + ")", 0, false, "uid-" + n, attempts});
+  }
+  return c;
+}
+
+World Policed(std::vector<Candidate> candidates, api::OnFailure on_failure) {
+  World w = Seen(std::move(candidates));
+  api::RestorePolicy policy;
+  policy.spec.restore.options.on_failure = on_failure;
+  w.protection.policy = Share(policy);
+  return w;
+}
+
+TEST(Claim, WhatNoPodCouldBeRestoredFromIsGivenToNoOtherByItself) {
+  using api::OnFailure;
+  for (const bool final : {true, false}) {
+    api::Checkpoint twice = Poisoned(2), thrice = Poisoned(3);
+    for (api::Checkpoint* c : {&twice, &thrice}) {
+      c->spec.final = final;
+      if (!final) c->spec.trigger = api::Trigger::kInterval;
+    }
+    EXPECT_EQ(Next(Policed({Of(twice)}, OnFailure::kFail), At(20)).action, Action::kClaim) << "another node may do better";
+    const Step cold = Next(Policed({Of(thrice)}, OnFailure::kColdStart), At(20));
+    EXPECT_EQ(cold.action, Action::kCold);
+    ASSERT_TRUE(cold.notice);
+    EXPECT_NE(cold.notice->note.find("is quarantined"), std::string::npos) << cold.notice->note;
+    for (const OnFailure held : {OnFailure::kFail, OnFailure::kRetry}) {
+      const Step step = Next(Policed({Of(thrice)}, held), At(20));
+      ASSERT_EQ(step.action, Action::kWait);
+      ASSERT_TRUE(step.notice);
+      EXPECT_EQ(step.notice->reason, std::string("Quarantined"));
+      for (const char* says : {"3 pods could not be restored from it, in 9 attempts", "CRIU: Error (2)", "web-2 on node node-2",
+                               "holdfast.dev/from-checkpoint: drain-web-a-uid-a", "delete checkpoint drain-web-a-uid-a"}) {
+        EXPECT_NE(step.notice->note.find(says), std::string::npos) << says << ": " << step.notice->note;
+      }
+    }
+  }
+}
+
+TEST(Claim, AUserGivesWhatIsQuarantinedAllTheSame) {
+  World w = Policed({Of(Poisoned(3))}, api::OnFailure::kFail);
+  kube::Pod asks = *w.pod;
+  asks.meta.annotations = {{api::kFromCheckpoint, w.candidates[0].checkpoint->meta.name}};
+  w.pod = Share(asks);
+  EXPECT_EQ(Next(w, At(20)).action, Action::kClaim);
+}
+
+TEST(Claim, OnlyTriesOfCriuQuarantine) {
+  EXPECT_FALSE(Quarantined(Poisoned(2)));
+  EXPECT_TRUE(Quarantined(Poisoned(3)));
+  EXPECT_TRUE(Quarantined(Poisoned(3, 1)));
+  EXPECT_FALSE(Quarantined(Poisoned(5, 0))) << "its pods were deleted before, or its files could not be fetched";
+  api::Checkpoint one_pod = Poisoned(3);
+  for (api::Restore& restore : one_pod.status.restores) restore.pod_uid = "uid-0";
+  EXPECT_FALSE(Quarantined(one_pod));
+  api::Checkpoint good = Poisoned(3);
+  good.status.restores.push_back({"web-9", "node-a", FormatTime(At(15)), "Restored", "", 0.5, false, "uid-9"});
+  EXPECT_FALSE(Quarantined(good)) << "it could be, since";
+  EXPECT_EQ(QuarantineText(InPhase(Phase::kReady)), "");
 }
 
 TEST(Claim, ASnapshotMayBeUsedAgainWhenItsLastUserIsGone) {

@@ -44,6 +44,13 @@ struct Ring {
     cps[i].status.phase = Phase::kFreezing;
     cps[i].status.frozen_at = FormatTime(At(at));
   }
+  // At the second barrier, or on the way there.
+  void Dumping(size_t i, const std::string& dumped_at) {
+    Frozen(i, 1);
+    cps[i].status.phase = Phase::kDumping;
+    cps[i].status.all_frozen_at = FormatTime(At(2));
+    cps[i].status.dumped_at = dumped_at;
+  }
   void Failed(size_t i, const std::string& reason, const std::string& message) {
     cps[i].status.phase = Phase::kFailed;
     cps[i].status.conditions = {{"Ready", "False", reason, message, FormatTime(kStart), 1}};
@@ -70,6 +77,7 @@ std::string PhaseOf(const Step& step) { return GetString(step.patch, {"status", 
 std::string ReasonOf(const Step& step) { return GetString(GetArray(step.patch, {"status", "conditions"}).at(0), {"reason"}); }
 std::string MessageOf(const Step& step) { return GetString(GetArray(step.patch, {"status", "conditions"}).at(0), {"message"}); }
 std::string WordOf(const Step& step) { return GetString(step.patch, {"status", "barrier", "allFrozenAt"}); }
+std::string LastWordOf(const Step& step) { return GetString(step.patch, {"status", "barrier", "allDumpedAt"}); }
 
 TEST(Group, ACheckpointOfAMemberNamesTheWholeCutBeforeAnythingElse) {
   Ring ring;
@@ -171,6 +179,47 @@ TEST(Group, TheWordComesWhenAllAreFrozenAndNotBefore) {
   ring.cps[0].status.all_frozen_at = FormatTime(At(3));
   EXPECT_EQ(Next(ring.Of(0), At(4)).action, Action::kNothing) << "once";
   EXPECT_EQ(WordOf(Next(ring.Of(1), At(4))), FormatTime(At(4))) << "a leader that comes next says it to the rest";
+}
+
+TEST(Group, NobodyGoesOnBeforeAllAreDumped) {
+  Ring ring(Phase::kDumping);
+  ring.Dumping(0, FormatTime(At(3)));
+  ring.Dumping(1, "");
+  for (size_t i : {0, 1}) EXPECT_EQ(Next(ring.Of(i), At(4)).action, Action::kNothing) << i << ": B's sockets may still be read";
+  ring.Dumping(1, FormatTime(At(5)));
+  for (size_t i : {0, 1}) EXPECT_EQ(LastWordOf(Next(ring.Of(i), At(6))), FormatTime(At(6))) << i;
+  ring.cps[0].status.all_dumped_at = FormatTime(At(6));
+  EXPECT_EQ(Next(ring.Of(0), At(7)).action, Action::kNothing) << "once";
+  ring.cps[0].status.phase = Phase::kReady;
+  EXPECT_EQ(LastWordOf(Next(ring.Of(1), At(7))), FormatTime(At(7))) << "a leader that comes next says it to the rest";
+}
+
+TEST(Group, AnAgentOfAnEarlierReleaseSaysByStoringThatItsPodIsDumped) {
+  Ring ring(Phase::kDumping);
+  ring.Dumping(0, FormatTime(At(3)));
+  ring.Dumping(1, "");
+  ring.cps[1].status.phase = Phase::kStoring;
+  EXPECT_EQ(LastWordOf(Next(ring.Of(0), At(4))), FormatTime(At(4)));
+  EXPECT_EQ(Next(ring.Of(1), At(4)).action, Action::kNothing) << "it has gone on already";
+}
+
+TEST(Group, AMemberThatIsNotDumpedInTimeIsTheCulpritAndHoldsNobodyLonger) {
+  Ring ring(Phase::kDumping);
+  ring.Dumping(0, FormatTime(At(3)));
+  ring.Dumping(1, "");
+  EXPECT_EQ(PhaseOf(Next(ring.Of(0), At(47))), "");
+  EXPECT_EQ(ReasonOf(Next(ring.Of(1), At(48))), "Deadline");
+  EXPECT_EQ(ReasonOf(Next(ring.Of(0), At(48))), "GroupMemberFailed");
+  EXPECT_NE(MessageOf(Next(ring.Of(0), At(48))).find("member ring-b of group ring: Deadline: it was not dumped within 45s"),
+            std::string::npos)
+      << MessageOf(Next(ring.Of(0), At(48)));
+}
+
+TEST(Group, AMemberThatFailsWhileAnotherIsDumpedThawsThatOne) {
+  Ring ring(Phase::kDumping);
+  ring.Dumping(0, FormatTime(At(3)));
+  ring.Failed(1, "DumpFailed", "CRIU: io_uring");
+  EXPECT_EQ(ReasonOf(Next(ring.Of(0), At(4))), "GroupMemberFailed");
 }
 
 TEST(Group, AMemberThatFailsFailsAllWithItsNameAndReason) {

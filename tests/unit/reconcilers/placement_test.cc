@@ -58,5 +58,31 @@ TEST(Placement, WhereNoNodeHasItTheReasonNamesWhatIsMissing) {
   EXPECT_THAT(placement.why, testing::HasSubstr("lacks avx"));
 }
 
+NodePtr WithKernel(const NodePtr& node, const std::string& series) {
+  kube::Node copy = *node;
+  copy.meta.labels[api::kKernel] = series;
+  return std::make_shared<const kube::Node>(std::move(copy));
+}
+
+TEST(Placement, NodesWithAnOlderKernelAreAvoided) {
+  api::Checkpoint c = Needing("avx");
+  c.status.kernel = "6.10.3-generic";
+  const NodePtr same = WithKernel(MakeNode("a", "avx"), "6.10"), newer = WithKernel(MakeNode("b", "avx"), "7.0"),
+                old = WithKernel(MakeNode("c", "avx"), "6.9"), unknown = MakeNode("d", "avx"),
+                poor = WithKernel(MakeNode("e", "sse"), "5.15");
+  EXPECT_TRUE(PlacementFor(Json::object(), c, {same, newer, unknown}).affinity.is_null());
+  const Json rule = {{"key", api::kKernel}, {"operator", "NotIn"}, {"values", {"6.9"}}};
+  Placement placement = PlacementFor(Json::object(), c, {same, old});
+  EXPECT_EQ(Terms(placement), Json::array({{{"matchExpressions", Json::array({rule})}}}));
+  EXPECT_EQ(placement.why, "");
+  placement = PlacementFor(Json::object(), c, {same, old, poor});
+  ASSERT_EQ(Terms(placement)[0]["matchExpressions"].size(), 2u) << "both, and a node is to satisfy both";
+  EXPECT_EQ(Terms(placement)[0]["matchExpressions"][1]["values"], Json({"5.15", "6.9"}));
+  placement = PlacementFor(Json::object(), c, {old});
+  EXPECT_THAT(placement.why, testing::HasSubstr("c has kernel 6.9, and it ran under 6.10.3-generic"));
+  c.status.kernel = "";
+  EXPECT_TRUE(PlacementFor(Json::object(), c, {same, old}).affinity.is_null()) << "not known";
+}
+
 }  // namespace
 }  // namespace holdfast::reconcilers::claim
