@@ -45,13 +45,15 @@ class SimFs final : public FileSystem {
   // Called before each write with its path, without any lock.
   void OnWrite(std::function<void(const std::string& path)> hook) { on_write_ = std::move(hook); }
 
-  // What is there after the crash. kSomeUnsynced: of what was not synced each write and each name by chance, writes perhaps torn.
+  // What is there after the crash. kKill: all of it, and what was not synced still is not: a power cut may follow. kSomeUnsynced: of what
+  // was not synced each write and each name by chance, writes perhaps torn.
   std::unique_ptr<SimFs> AfterCrash(Loss loss, unsigned seed) {
     std::lock_guard lock(mutex_);
+    if (loss == Loss::kKill) return Clone();
     std::mt19937 random(seed);
     auto left = std::make_unique<SimFs>(capacity_);
     left->folders_ = folders_;
-    std::map<std::string, std::shared_ptr<Inode>> names = loss == Loss::kKill ? names_ : durable_names_;
+    Names names = durable_names_;
     if (loss == Loss::kSomeUnsynced) {
       for (const NameChange& change : unsynced_names_) {
         if (random() % 2 == 0) Apply(change, names);
@@ -59,7 +61,7 @@ class SimFs final : public FileSystem {
     }
     for (const auto& [path, inode] : names) {
       auto copy = std::make_shared<Inode>();
-      copy->now = loss == Loss::kKill ? inode->now : inode->durable;
+      copy->now = inode->durable;
       if (loss == Loss::kSomeUnsynced) {
         for (const Change& change : inode->unsynced) {
           if (random() % 2 == 0) continue;
@@ -240,6 +242,26 @@ class SimFs final : public FileSystem {
   void ChangeName(NameChange change) {
     Apply(change, names_);
     unsynced_names_.push_back(std::move(change));
+  }
+  // Locked.
+  std::unique_ptr<SimFs> Clone() {
+    auto clone = std::make_unique<SimFs>(capacity_);
+    std::map<const Inode*, std::shared_ptr<Inode>> copies;
+    auto copy_of = [&](std::shared_ptr<Inode>& inode) {
+      std::shared_ptr<Inode>& copy = copies[inode.get()];
+      if (!copy) copy = std::make_shared<Inode>(*inode);
+      inode = copy;
+    };
+    clone->folders_ = folders_;
+    clone->names_ = names_;
+    clone->durable_names_ = durable_names_;
+    clone->unsynced_names_ = unsynced_names_;
+    for (auto& [path, inode] : clone->names_) copy_of(inode);
+    for (auto& [path, inode] : clone->durable_names_) copy_of(inode);
+    for (NameChange& change : clone->unsynced_names_) {
+      for (auto& [path, inode] : change.added) copy_of(inode);
+    }
+    return clone;
   }
   uint64_t Used() const {
     uint64_t used = 0;
