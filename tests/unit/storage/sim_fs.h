@@ -14,12 +14,13 @@ namespace holdfast::storage {
 
 class SimFs final : public FileSystem {
  public:
-  enum class Fault { kNone, kCrash, kNoSpace, kInputOutput };
+  enum class Fault { kNone, kCrash, kNoSpace, kInputOutput, kFull };
   enum class Loss { kKill, kAllUnsynced, kSomeUnsynced };
 
   explicit SimFs(uint64_t capacity = uint64_t{1} << 30) : capacity_(capacity) {}
 
-  // The `at`th operation from now on (1 is the next) fails as `fault` says; after kCrash all later ones do too.
+  // The `at`th operation from now on (1 is the next) fails as `fault` says; after kCrash all later ones do too. kFull: none fails by
+  // itself, but from there on the volume has no more room than it has used by then.
   void FailAt(uint64_t at, Fault fault) {
     std::lock_guard lock(mutex_);
     fail_at_ = steps_ + at;
@@ -272,6 +273,7 @@ class SimFs final : public FileSystem {
   Status Step(const char* what, const std::string& path, bool takes_space) {
     ++steps_;
     if (steps_ == fail_at_ && fault_ == Fault::kCrash) crashed_ = true;
+    if (steps_ == fail_at_ && fault_ == Fault::kFull) capacity_ = Used();
     if (crashed_) return Status(Code::kInternal, "the machine is off");
     if (steps_ == fail_at_ && fault_ == Fault::kInputOutput)
       return Status(Code::kInternal, std::string("cannot ") + what + " " + path + ": input/output error");
