@@ -111,65 +111,175 @@ void FailEverywhere(SimFs::Fault fault) {
 TEST_F(PowerCut, AnErrorOfTheDiskAtEveryOperationHurtsOnlyWhatWasBeingDone) { FailEverywhere(SimFs::Fault::kInputOutput); }
 TEST_F(PowerCut, AFullVolumeAtEveryOperationHurtsOnlyWhatWasBeingDone) { FailEverywhere(SimFs::Fault::kNoSpace); }
 
-TEST_F(PowerCut, AFlippedBitAnywhereHurtsOnlyWhatHasItAndNeverGivesWrongContent) {
-  SetLogLevel(LogLevel::kError);
-  SimFs fs;
+// What the flip of a bit is tried on.
+struct Scene {
+  std::map<std::string, std::string> namespaces;  // of the checkpoints, by uid
   std::map<std::string, FileEntry> files;
+  std::map<std::string, std::vector<unsigned>> contents;
+  SimFs fs;
+
+  static std::string Text(unsigned number) { return RandomText(100 + 50 * number, number); }
+  // Two segments a leaf. The first one's pack is written anew, as version 3 has it.
+  void Add(LocalStore& store, const std::string& uid, const std::string& ns, const std::vector<unsigned>& numbers) {
+    std::vector<std::string> texts;
+    for (unsigned number : numbers) texts.push_back(Text(number));
+    auto session = Take(store.OpenSession(uid, ns));
+    const FileEntry file = PutLong(*session, "pages", texts, 2);
+    EXPECT_OK(session->Commit(ManifestOf(uid, ns, {file})));
+    if (files.empty()) EXPECT_OK(store.Collect({.tighten_after = Duration(0), .stop = {}}));
+    namespaces[uid] = ns;
+    files[uid] = file;
+    contents[uid] = numbers;
+  }
+};
+
+using Ids = std::set<std::string>;
+
+// Of whom something cannot be read, and which of `lost` (segments and leaves, in hexadecimal).
+Ids ReadersHurt(LocalStore& store, const Scene& scene, const std::string& where, Ids& lost) {
+  Ids hurt;
+  for (const auto& [uid, file] : scene.files) {
+    auto damaged = [&, uid = uid](const Status& status, const std::string& what) {
+      hurt.insert(uid);
+      if (!what.empty()) lost.insert(what);
+      EXPECT_EQ(status.code(), Code::kDataLoss) << where << ": " << status.ToString();
+      EXPECT_THAT(status.message(), ::testing::HasSubstr(uid)) << where;
+    };
+    Result<Manifest> manifest = store.GetManifest(uid);
+    if (!manifest.ok()) {
+      damaged(manifest.status(), "");
+      continue;
+    }
+    const std::vector<unsigned>& numbers = scene.contents.at(uid);
+    for (size_t i = 0; i < file.leaves.size(); ++i) {
+      std::vector<SegmentRef> segments;
+      Status read = ReadLeaves(store, uid, std::span(file.leaves).subspan(i, 1), [&](size_t, const std::vector<SegmentRef>& part) {
+        segments = part;
+        return Status::Ok();
+      });
+      if (!read.ok()) damaged(read, file.leaves[i].id.Hex());
+      for (size_t j = 0; j < segments.size(); ++j) {
+        Result<std::string> content = store.GetSegment(uid, segments[j]);
+        if (!content.ok()) damaged(content.status(), segments[j].id.Hex());
+        EXPECT_TRUE(!content.ok() || *content == Scene::Text(numbers[2 * i + j])) << where;
+      }
+    }
+  }
+  return hurt;
+}
+
+Ids HurtIn(const std::vector<HurtCheckpoint>& checkpoints) {
+  Ids ids;
+  for (const HurtCheckpoint& hurt : checkpoints) ids.insert(hurt.id);
+  return ids;
+}
+
+// Whom damage to `path` may hurt at most.
+Ids MayBeHurt(const Scene& scene, const std::string& path) {
+  Ids ids;
+  for (const auto& [uid, ns] : scene.namespaces) {
+    if (path == "/store/manifests/" + uid || path == "/store/keys/" + ns || path.starts_with("/store/packs/" + ns + "/")) ids.insert(uid);
+  }
+  return ids;
+}
+
+// How many flips hurt somebody, and how many hurt more than one.
+struct Flips {
+  size_t hurt_one = 0, hurt_more = 0;
+};
+
+void Flip(Scene& scene, const std::string& path, size_t at, bool scrubbed, Flips& flips) {
+  const std::string where = path + " at " + std::to_string(at);
+  const ScrubOptions now{.bytes_per_second = 0, .every = Duration(0), .stop = {}};
+  auto flip = [&](SimFs& fs) { fs.Content(path)[at] = static_cast<char>(fs.Content(path)[at] ^ (1 << (at % 8))); };
+  const std::unique_ptr<SimFs> flipped = scene.fs.Copy();
+  flip(*flipped);
+  Ids lost, hurt;
   {
-    auto store = Take(LocalStore::Open(OptionsOn(fs)));
-    for (const std::string& uid : std::vector<std::string>{"one", "two"}) {
-      auto session = Take(store->OpenSession(uid, "ns-" + uid));
-      files[uid] = PutLong(*session, "pages", {RandomText(150, 1), RandomText(200, 2)}, 2);
-      ASSERT_OK(session->Commit(ManifestOf(uid, "ns-" + uid, {files[uid]})));
-      // The first one's pack is written anew, as version 3 has it.
-      if (uid == "one") ASSERT_OK(store->Collect({.tighten_after = Duration(0), .stop = {}}));
+    Result<std::unique_ptr<LocalStore>> store = LocalStore::Open(OptionsOn(*flipped));
+    if (path == "/store/FORMAT") {
+      EXPECT_FALSE(store.ok()) << where;
+      return;
+    }
+    ASSERT_TRUE(store.ok()) << where << ": " << store.status().ToString();
+    hurt = ReadersHurt(**store, scene, where, lost);
+  }
+  EXPECT_THAT(MayBeHurt(scene, path), ::testing::IsSupersetOf(hurt)) << where;
+  // One record is damaged, and all who have it are hurt, nobody else.
+  EXPECT_LE(lost.size(), 1U) << where;
+  for (const auto& [uid, file] : scene.files) {
+    for (size_t i = 0; i < file.leaves.size() && lost.size() == 1; ++i) {
+      EXPECT_TRUE(hurt.contains(uid) || !lost.contains(file.leaves[i].id.Hex())) << where;
     }
   }
-  size_t hurt_somebody = 0;
-  for (const std::string& path : fs.Files()) {
-    const size_t size = fs.Content(path).size();
-    for (size_t at = 0; at < size; at += fs.Content(path)[at] == '\0' && at % 64 != 0 ? 64 - at % 64 : 1) {
-      std::unique_ptr<SimFs> flipped = fs.Copy();
-      flipped->Content(path)[at] = static_cast<char>(flipped->Content(path)[at] ^ (1 << (at % 8)));
-      const std::string where = path + " at " + std::to_string(at);
-      Result<std::unique_ptr<LocalStore>> store = LocalStore::Open(OptionsOn(*flipped));
-      if (path == "/store/FORMAT") {
-        EXPECT_FALSE(store.ok()) << where;
-        continue;
-      }
-      ASSERT_TRUE(store.ok()) << where << ": " << store.status().ToString();
-      int hurt = 0;
-      for (const auto& [uid, file] : files) {
-        Status damage;
-        Result<Manifest> manifest = (*store)->GetManifest(uid);
-        if (!manifest.ok()) damage = manifest.status();
-        std::vector<SegmentRef> segments;
-        if (manifest.ok()) segments = SegmentsOf(**store, uid, manifest->files[0], &damage);
-        for (size_t i = 0; i < segments.size(); ++i) {
-          Result<std::string> content = (*store)->GetSegment(uid, segments[i]);
-          if (!content.ok()) damage = content.status();
-          if (content.ok()) {
-            ASSERT_TRUE(*content == RandomText(150 + i * 50, static_cast<unsigned>(i) + 1)) << where;
-          }
-        }
-        if (damage.ok()) continue;
-        ++hurt;
-        EXPECT_EQ(damage.code(), Code::kDataLoss) << where << ": " << damage.ToString();
-        EXPECT_THAT(damage.message(), ::testing::HasSubstr(uid)) << where;
-      }
-      EXPECT_LE(hurt, 1) << where;
-      if (path.starts_with("/store/index/")) {
-        EXPECT_EQ(hurt, 0) << where;
-      }
-      hurt_somebody += static_cast<size_t>(hurt);
-      store->reset();
-      Result<FsckReport> report = Fsck({.dir = "/store", .keks = {kKek}, .fs = flipped.get()}, 1);
-      ASSERT_TRUE(report.ok()) << where << report.status().ToString();
-      EXPECT_EQ(report->hurt.size(), static_cast<size_t>(hurt)) << where;
-      if (::testing::Test::HasFailure()) return;
+  flips.hurt_one += hurt.size() == 1 ? 1 : 0;
+  flips.hurt_more += hurt.size() > 1 ? 1 : 0;
+  Result<FsckReport> report = Fsck({.dir = "/store", .keks = {kKek}, .fs = flipped.get()}, 1);
+  ASSERT_TRUE(report.ok()) << where << report.status().ToString();
+  EXPECT_EQ(HurtIn(report->hurt), hurt) << where;
+  if (!scrubbed) return;
+  // The scrub of a later life finds the same, also when nobody has read it.
+  auto later = Take(LocalStore::Open(OptionsOn(*flipped)));
+  ASSERT_OK(later->Scrub(now));
+  EXPECT_EQ(HurtIn(later->Hurt()), hurt) << where;
+  // And that of a life in which it happened: but keys and FORMAT it knows, and writes them anew.
+  const std::unique_ptr<SimFs> living = scene.fs.Copy();
+  auto store = Take(LocalStore::Open(OptionsOn(*living)));
+  flip(*living);
+  ASSERT_OK(store->Scrub(now));
+  EXPECT_EQ(HurtIn(store->Hurt()), path.starts_with("/store/keys/") ? Ids() : hurt) << where;
+}
+
+// Every `stride`th byte that says something.
+Flips FlipEverywhere(Scene& scene, size_t stride) {
+  SetLogLevel(LogLevel::kError);
+  Flips flips;
+  size_t part = 0;
+  for (const std::string& path : scene.fs.Files()) {
+    const std::string content = scene.fs.Content(path);
+    for (size_t at = 0; at < content.size(); at += content[at] == '\0' && at % 64 != 0 ? 64 - at % 64 : 1) {
+      if (++part % stride != 0 || testing::IsLeftToOtherCommits(part / stride, 4)) continue;
+      Flip(scene, path, at, part / stride % 4 < 2, flips);
+      if (::testing::Test::HasFailure()) return flips;
     }
   }
-  EXPECT_GT(hurt_somebody, 700U);
+  return flips;
+}
+
+TEST_F(PowerCut, AFlippedBitAnywhereHurtsOnlyWhatHasItAndNeverGivesWrongContent) {
+  Scene scene;
+  {
+    auto store = Take(LocalStore::Open(OptionsOn(scene.fs)));
+    scene.Add(*store, "one", "ns-one", {1, 2});
+    scene.Add(*store, "two", "ns-two", {1, 2});
+  }
+  const Flips flips = FlipEverywhere(scene, 1);
+  EXPECT_EQ(flips.hurt_more, 0U);
+  EXPECT_GT(flips.hurt_one, testing::InGate() ? 175U : 700U);
+}
+
+TEST_F(PowerCut, AFlippedBitHurtsAllWhoShareWhatHasItAndNobodyElse) {
+  Scene scene;
+  {
+    auto store = Take(LocalStore::Open(OptionsOn(scene.fs)));
+    scene.Add(*store, "one", "ns", {1, 2, 3, 4});  // a leaf is shared, and of another one a segment
+    scene.Add(*store, "two", "ns", {1, 2, 3, 5});
+  }
+  const Flips flips = FlipEverywhere(scene, 3);
+  EXPECT_GT(flips.hurt_more, testing::InGate() ? 50U : 200U);
+  EXPECT_GT(flips.hurt_one, testing::InGate() ? 50U : 200U);
+}
+
+TEST_F(PowerCut, AFlippedBitHurtsNoNeighbourInTheSameNamespace) {
+  Scene scene;
+  {
+    auto store = Take(LocalStore::Open(OptionsOn(scene.fs)));
+    scene.Add(*store, "one", "ns", {1, 2});
+    scene.Add(*store, "two", "ns", {3, 4});
+  }
+  const Flips flips = FlipEverywhere(scene, 3);
+  EXPECT_LE(flips.hurt_more, 52U) << "but for the keys of their namespace";
+  EXPECT_GT(flips.hurt_one, testing::InGate() ? 60U : 240U);
 }
 
 }  // namespace
