@@ -12,6 +12,8 @@ Result<ShredReport> Shred(const VolumeOptions& options, const std::string& ns, b
   size_t unknown = 0;
   for (const std::string& id : ids) {
     Result<std::string> owner = volume->NamespaceOf(id);
+    // A disk that does not answer is not damage: what is passed over would outlive its keys.
+    if (!owner.ok() && owner.status().code() != Code::kDataLoss) return owner.status();
     unknown += owner.ok() ? 0 : 1;
     if (owner.ok() && *owner == ns) of_it.push_back(id);
   }

@@ -89,16 +89,19 @@ Status Volume::CheckFormat() {
   return Status::Ok();
 }
 
-// Folders are there, and nothing that was being written when the last life ended.
+// Folders are there, and nothing that was being written when the last life ended. What that one had renamed or removed, and was killed
+// before it could sync, is seen from here on, and somebody may be told of it: so a power cut must not take it back any more.
 Status Volume::Clear() {
+  HF_RETURN_IF_ERROR(fs_.SyncDir(dir_));
   for (const char* folder : kFolders) HF_RETURN_IF_ERROR(fs_.MakeDir(dir_ + "/" + folder));
-  for (const char* folder : {"/keys", "/index", "/sessions", "/manifests", "/aborted", ""}) {
+  for (const char* folder : {"/keys", "/packs", "/index", "/sessions", "/manifests", "/aborted", ""}) {
     HF_ASSIGN_OR_RETURN(std::vector<std::string> names, fs_.List(dir_ + folder));
     for (const std::string& name : names) {
       if (name.ends_with(".tmp")) HF_RETURN_IF_ERROR(fs_.Remove(dir_ + folder + "/" + name));
     }
+    HF_RETURN_IF_ERROR(fs_.SyncDir(dir_ + folder));
   }
-  return fs_.SyncDir(dir_);
+  return Status::Ok();
 }
 
 Status Volume::LoadOwnKek() {
@@ -217,12 +220,14 @@ Status Volume::RemoveKeys(const std::string& ns) {
   const std::string path = KeysPath(ns);
   std::lock_guard lock(mutex_);
   keys_.erase(ns);
-  // What the disk makes of it is the disk's: it costs nothing to try.
+  // What the disk makes of it is the disk's: it costs nothing to try, no room either.
   Result<std::unique_ptr<File>> file = fs_.Open(path, FileSystem::For::kWriting);
   if (file.ok()) {
-    const std::string zeros(256, '\0');
-    HF_RETURN_IF_ERROR((*file)->WriteAt(0, AsBytes(zeros)));
-    HF_RETURN_IF_ERROR((*file)->Sync());
+    Result<uint64_t> size = (*file)->Size();
+    const std::string zeros(std::min<uint64_t>(size.value_or(0), 4096), '\0');
+    Status written = (*file)->WriteAt(0, AsBytes(zeros));
+    if (written.ok()) written = (*file)->Sync();
+    if (!written.ok()) LogWarning("wrapped keys are removed, but not overwritten", {{"file", path}, {"error", written.ToString()}});
   }
   HF_RETURN_IF_ERROR(fs_.Remove(path));
   return fs_.SyncDir(dir_ + "/keys");

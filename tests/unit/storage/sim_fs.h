@@ -14,12 +14,13 @@ namespace holdfast::storage {
 
 class SimFs final : public FileSystem {
  public:
-  enum class Fault { kNone, kCrash, kNoSpace, kInputOutput };
+  enum class Fault { kNone, kCrash, kNoSpace, kInputOutput, kFull };
   enum class Loss { kKill, kAllUnsynced, kSomeUnsynced };
 
   explicit SimFs(uint64_t capacity = uint64_t{1} << 30) : capacity_(capacity) {}
 
-  // The `at`th operation from now on (1 is the next) fails as `fault` says; after kCrash all later ones do too.
+  // The `at`th operation from now on (1 is the next) fails as `fault` says; after kCrash all later ones do too. kFull: none fails by
+  // itself, but from there on the volume has no more room than it has used by then.
   void FailAt(uint64_t at, Fault fault) {
     std::lock_guard lock(mutex_);
     fail_at_ = steps_ + at;
@@ -45,13 +46,15 @@ class SimFs final : public FileSystem {
   // Called before each write with its path, without any lock.
   void OnWrite(std::function<void(const std::string& path)> hook) { on_write_ = std::move(hook); }
 
-  // What is there after the crash. kSomeUnsynced: of what was not synced each write and each name by chance, writes perhaps torn.
+  // What is there after the crash. kKill: all of it, and what was not synced still is not: a power cut may follow. kSomeUnsynced: of what
+  // was not synced each write and each name by chance, writes perhaps torn.
   std::unique_ptr<SimFs> AfterCrash(Loss loss, unsigned seed) {
     std::lock_guard lock(mutex_);
+    if (loss == Loss::kKill) return Clone();
     std::mt19937 random(seed);
     auto left = std::make_unique<SimFs>(capacity_);
     left->folders_ = folders_;
-    std::map<std::string, std::shared_ptr<Inode>> names = loss == Loss::kKill ? names_ : durable_names_;
+    Names names = durable_names_;
     if (loss == Loss::kSomeUnsynced) {
       for (const NameChange& change : unsynced_names_) {
         if (random() % 2 == 0) Apply(change, names);
@@ -59,7 +62,7 @@ class SimFs final : public FileSystem {
     }
     for (const auto& [path, inode] : names) {
       auto copy = std::make_shared<Inode>();
-      copy->now = loss == Loss::kKill ? inode->now : inode->durable;
+      copy->now = inode->durable;
       if (loss == Loss::kSomeUnsynced) {
         for (const Change& change : inode->unsynced) {
           if (random() % 2 == 0) continue;
@@ -241,6 +244,26 @@ class SimFs final : public FileSystem {
     Apply(change, names_);
     unsynced_names_.push_back(std::move(change));
   }
+  // Locked.
+  std::unique_ptr<SimFs> Clone() {
+    auto clone = std::make_unique<SimFs>(capacity_);
+    std::map<const Inode*, std::shared_ptr<Inode>> copies;
+    auto copy_of = [&](std::shared_ptr<Inode>& inode) {
+      std::shared_ptr<Inode>& copy = copies[inode.get()];
+      if (!copy) copy = std::make_shared<Inode>(*inode);
+      inode = copy;
+    };
+    clone->folders_ = folders_;
+    clone->names_ = names_;
+    clone->durable_names_ = durable_names_;
+    clone->unsynced_names_ = unsynced_names_;
+    for (auto& [path, inode] : clone->names_) copy_of(inode);
+    for (auto& [path, inode] : clone->durable_names_) copy_of(inode);
+    for (NameChange& change : clone->unsynced_names_) {
+      for (auto& [path, inode] : change.added) copy_of(inode);
+    }
+    return clone;
+  }
   uint64_t Used() const {
     uint64_t used = 0;
     for (const auto& [path, inode] : names_) used += inode->now.size();
@@ -250,6 +273,7 @@ class SimFs final : public FileSystem {
   Status Step(const char* what, const std::string& path, bool takes_space) {
     ++steps_;
     if (steps_ == fail_at_ && fault_ == Fault::kCrash) crashed_ = true;
+    if (steps_ == fail_at_ && fault_ == Fault::kFull) capacity_ = Used();
     if (crashed_) return Status(Code::kInternal, "the machine is off");
     if (steps_ == fail_at_ && fault_ == Fault::kInputOutput)
       return Status(Code::kInternal, std::string("cannot ") + what + " " + path + ": input/output error");
