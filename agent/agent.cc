@@ -235,7 +235,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   std::unique_ptr<GpuMetrics> gpus;
   if (!options.gpu_metrics_url.empty()) gpus = std::make_unique<GpuMetrics>(kube::MakeCurlTransport({}), options.gpu_metrics_url, clock);
   HostMeter meter(node, RuncRoot(options), gpus.get());
-  IdleWatcher idle({}, layout, meter, cluster, clock);
+  IdleWatcher idle({.ahead_of_node = [&server] { return server.ahead(); }}, layout, meter, cluster, clock);
   executing.still_idle = [&idle](const kube::Pod& pod) { return idle.StillIdle(pod); };
   Executor executor(executing, layout, journal, node, *kubelet, stores, cluster, metrics, server);
 
@@ -264,7 +264,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
     return cache.Take(id, dir, o);
   };
   restore_options.enqueue = [&restores](const std::string& key) { restores.Enqueue(key); };
-  restorer = std::make_unique<Restorer>(restore_options, layout, journal, node, stores, cluster, metrics, clock);
+  restorer = std::make_unique<Restorer>(restore_options, layout, journal, node, stores, cluster, metrics, server);
 
   Result<std::vector<std::string>> unfinished = executor.Recover();
   if (!unfinished.ok()) return unfinished.status().With("the journal");
@@ -287,7 +287,7 @@ Status RunAgent(const AgentOptions& options, std::stop_token stop) {
   SocketServer socket({.path = layout.Socket()},
                       [&](const Json& question, std::stop_token s) { return AnswerQuestion(*restorer, stopper, question, s); });
   // Before anything else is done here: what was replaced while this node was out of contact must not go on.
-  Warden warden({.node_name = options.node_name}, layout, node, cluster, clock);
+  Warden warden({.node_name = options.node_name}, layout, node, cluster, server);
   std::jthread watching([&](std::stop_token s) { warden.Run(s); });
   HF_RETURN_IF_ERROR(socket.Start());
   HF_RETURN_IF_ERROR(checkpoints.Start());

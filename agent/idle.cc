@@ -233,11 +233,11 @@ void IdleWatcher::Measure(Watched& watched, const kube::Pod& pod, bool at_once) 
 
 Status IdleWatcher::Tell(Watched& watched, const kube::Pod& pod) {
   const api::Condition* stands = kube::FindCondition(pod.conditions, api::kIdle);
-  std::optional<api::Condition> now = watched.judge->Judgement(clock_.Mono(), clock_.Wall());
+  std::optional<api::Condition> now = watched.judge->Judgement(clock_.Mono(), ServerTime());
   if (!now) {
     // What an agent before us said is not known any more.
     if (!watched.told.empty() || stands == nullptr || stands->reason == kWatching) return Status::Ok();
-    now = Said("False", kWatching, "its node's agent has just started, and watches it from now on", clock_.Wall());
+    now = Said("False", kWatching, "its node's agent has just started, and watches it from now on", ServerTime());
   }
   const std::string what = now->status + "/" + now->reason.str();
   if (watched.told == what) return Status::Ok();

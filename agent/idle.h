@@ -69,13 +69,16 @@ class IdleJudge {
 
 struct IdleOptions {
   Duration retell_after = std::chrono::seconds(30);  // what could not be written
+  // How far the API server's clock (kube/server_time.h) is ahead of the node's own: since when a pod is idle is compared with other times
+  // there, and what a Jupyter server says of its times is by the node's. Unset: not at all.
+  std::function<Duration()> ahead_of_node;
 };
 
 // Thread-safe; one Look for a pod at a time.
 class IdleWatcher {
  public:
   IdleWatcher(IdleOptions options, Layout layout, Meter& meter, Cluster& cluster, Clock& clock)
-      : options_(options), layout_(std::move(layout)), meter_(meter), cluster_(cluster), clock_(clock) {}
+      : options_(std::move(options)), layout_(std::move(layout)), meter_(meter), cluster_(cluster), clock_(clock) {}
   // Of a pod (namespace/name). Nothing: it is not to be watched. A duration: look again then.
   Result<std::optional<Duration>> Look(const std::string& key, std::stop_token stop);
   // Right before its freeze: measured once more, is it idle still?
@@ -93,6 +96,7 @@ class IdleWatcher {
   std::optional<Result<GpuUse>> GpuOf(const kube::Pod& pod);
   void Measure(Watched& watched, const kube::Pod& pod, bool at_once);
   Status Tell(Watched& watched, const kube::Pod& pod);
+  WallTime ServerTime() const { return clock_.Wall() + (options_.ahead_of_node ? options_.ahead_of_node() : Duration(0)); }
 
   const IdleOptions options_;
   const Layout layout_;

@@ -147,6 +147,9 @@ Status KubeCluster::AppendRestore(const std::string& ns, const std::string& name
     Json& status = object["status"];
     Json restores = GetArray(status, {"restores"});
     if (!restores.is_array()) restores = Json::array();
+    // The claim was taken back, since this pod was gone, or had ended: somebody else may go on from it.
+    if (restore.outcome == kStarted && GetString(status, {"claim", "podUID"}) != restore.pod_uid)
+      return Status(Code::kFailedPrecondition, "Checkpoint " + ns + "/" + name + " is not given to pod " + restore.pod_name + " any more");
     const auto own = EntryOf(restores, restore, GetString(status, {"claim", "at"}));
     // The answer to an earlier write may have been lost; and what is known is not taken back.
     if (own != restores.end() && (restore.outcome == kStarted || GetString(*own, {"outcome"}) != kStarted)) return Status::Ok();

@@ -40,6 +40,8 @@ bool AnyPending(const RestoreState& state) {
                      [](const auto& c) { return c.second.state == ContainerRestore::kPending; });
 }
 
+bool HasEnded(const kube::Pod& pod) { return pod.phase == "Succeeded" || pod.phase == "Failed"; }
+
 std::optional<Duration> Later(Duration duration) { return duration; }
 std::optional<Duration> Done() { return std::nullopt; }
 
@@ -167,7 +169,11 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   }
   if (!pod.ok()) return pod.status();
   HF_RETURN_IF_ERROR(ForgetPods(key, pod->meta.uid));
-  if (pod->node_name != options_.node_name || pod->phase == "Succeeded" || pod->phase == "Failed") return Done();
+  if (pod->node_name != options_.node_name) return Done();
+  if (HasEnded(*pod)) {
+    if (RecordPtr record = Find(pod->meta.uid)) HF_RETURN_IF_ERROR(Close(*record));
+    return Done();
+  }
   if (!AsksForRestore(*pod) && !WasLetGoCold(*pod)) return Done();
   RecordPtr record = For(*pod);
   Phase phase;
@@ -202,6 +208,26 @@ Result<std::optional<Duration>> Restorer::Run(const std::string& key, std::stop_
   if (!waited) return Done();
   HF_RETURN_IF_ERROR(RemoveAll(layout_.WaitFolder(pod->meta.uid)));
   return Done();
+}
+
+// Of a pod that has ended. It may stay for days, as a Job's does, and nothing is started in it any more: whether another one may go on from
+// the checkpoint is said now, and its images go.
+Status Restorer::Close(Record& record) {
+  HF_RETURN_IF_ERROR(FindLostOutcomes(record).status());
+  RestoreState s;
+  {
+    std::lock_guard lock(record.mutex);
+    s = record.state;
+  }
+  if (!s.reported && s.settled()) HF_RETURN_IF_ERROR(Report(record));
+  if (!s.reported && !s.settled()) {
+    HF_RETURN_IF_ERROR(ReportEnd(s));
+    std::lock_guard lock(record.mutex);
+    record.state.reported = true;
+    HF_RETURN_IF_ERROR(record.state.Save(layout_));
+  }
+  HF_RETURN_IF_ERROR(layout_.RemoveRestore(s.pod_uid));
+  return RemoveAll(layout_.WaitFolder(s.pod_uid));
 }
 
 // From "seen" to "its images are here", a step at a time.

@@ -38,6 +38,7 @@ struct RestorerOptions {
 
 class Restorer {
  public:
+  // `clock`: the API server's (kube/server_time.h); controllers compare what is written by it with their own times.
   Restorer(RestorerOptions options, Layout layout, Journal& journal, Node& node, Stores& stores, Cluster& cluster, Metrics& metrics,
            Clock& clock);
 
@@ -75,6 +76,7 @@ class Restorer {
   Result<bool> FindLostOutcomes(Record& record);
   Status SayStarted(Record& record);
   Status Report(Record& record);
+  Status Close(Record& record);
   Status ReportEnd(const RestoreState& state);
   void Tell(Record& record, const std::string& state, const std::string& message, int64_t bytes = 0, int64_t total = 0);  // record locked
   Status ForgetPods(const std::string& key, const std::string& but_uid);

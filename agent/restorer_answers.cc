@@ -25,6 +25,9 @@ runtime::CreateAnswer Say(const std::string& action, const std::string& reason) 
   return answer;
 }
 
+// What would be restored in it would end with it a moment later, and nobody could go on from it any more.
+bool IsOver(const kube::Pod& pod) { return pod.meta.terminating() || pod.phase == "Succeeded" || pod.phase == "Failed"; }
+
 std::string Ago(const std::string& then, WallTime now) {
   std::optional<WallTime> at = ParseTime(then);
   if (!at || *at > now) return "";
@@ -52,6 +55,7 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
     }
   }
   if (!AsksForRestore(*pod)) return Say("cold", "no restore was asked for");
+  if (IsOver(*pod)) return Say("refuse", "the pod is being deleted, or has ended");
   RecordPtr record = For(*pod);
   options_.enqueue(pod->meta.Key());
 
@@ -88,6 +92,10 @@ runtime::CreateAnswer Restorer::Create(const runtime::CreateQuestion& question, 
       lock.unlock();
       Status said = SayStarted(*record);
       if (!said.ok()) return Say("refuse", "that its restore begins cannot be written into status.restores: " + said.message());
+      // Until that stood there, who drains or deletes the pod could take it for one of which nothing runs, and let it go.
+      Result<kube::Pod> now = cluster_.GetPod(question.ns, question.pod);
+      if (now.status().code() == Code::kNotFound || (now.ok() && (now->meta.uid != question.pod_uid || IsOver(*now))))
+        return Say("refuse", "the pod was deleted before anything of it was restored");
       lock.lock();
       decision = {};
       if (!known()) return Say("refuse", "the checkpoint " + record->state.checkpoint + " is not here any more");

@@ -35,6 +35,7 @@ std::vector<ReplacedPod> FindReplaced(const std::vector<NodeContainer>& containe
 
 class Warden {
  public:
+  // `clock`: the API server's (kube/server_time.h), by which its times are compared.
   Warden(WardenOptions options, Layout layout, Node& node, Cluster& cluster, Clock& clock);
   void Run(std::stop_token stop);
   // One round of Run.

@@ -100,7 +100,7 @@ bool Unused(const api::Checkpoint& c) {
 }
 
 bool GivenInVain(const api::Checkpoint& c, const kube::Pod* claimant) {
-  return Unused(c) && (claimant == nullptr || claimant->meta.terminating());
+  return Unused(c) && (claimant == nullptr || claimant->meta.terminating() || Ended(*claimant));
 }
 
 bool OutOfService(const kube::Node* node) {

@@ -41,7 +41,8 @@ bool UnderWay(const api::Checkpoint& checkpoint);
 bool HoldsItsPod(const api::Checkpoint& checkpoint);
 // Given to a pod that has not gone on from it.
 bool Unused(const api::Checkpoint& checkpoint);
-// The same, and that pod has ended, or is about to: the next one shall have it. `claimant`: null when it is gone.
+// The same, and that pod has ended (its node refused it, say, or could not create its containers), or is about to: the next one shall have
+// it. `claimant`: null when it is gone.
 bool GivenInVain(const api::Checkpoint& checkpoint, const kube::Pod* claimant);
 
 // A pod that is made later than this after another's end does not take its place: the workload was smaller for a while.

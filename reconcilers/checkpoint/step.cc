@@ -510,7 +510,8 @@ Step NextReady(const World& w, WallTime now) {
 }
 
 bool InUse(const World& w) {
-  return w.claimant && w.claimant->phase != "Running" && !Reclaimed(*w.checkpoint) && OutcomeOfClaim(*w.checkpoint) == nullptr;
+  return w.claimant && w.claimant->phase != "Running" && !Ended(*w.claimant) && !Reclaimed(*w.checkpoint) &&
+         OutcomeOfClaim(*w.checkpoint) == nullptr;
 }
 
 Step NextDeleting(const World& w, WallTime now) {

@@ -328,12 +328,13 @@ Result<kube::ReconcileResult> Reconciler::ReconcileCheckpoint(const std::string&
   CheckpointPtr c = context_.view.GetCheckpoint(name.ns, name.name);
   if (!c || c->meta.terminating() || !Abandoned(Consider(context_.view, c))) return kube::ReconcileResult{};
   HF_ASSIGN_OR_RETURN(PodPtr claimant, ReadPod(context_, name.ns, c->status.claim->pod_name, stop));
-  if (claimant && claimant->meta.uid == c->status.claim->pod_uid) return kube::ReconcileResult{std::chrono::seconds(2)};
+  if (claimant && claimant->meta.uid == c->status.claim->pod_uid && !Ended(*claimant))
+    return kube::ReconcileResult{std::chrono::seconds(2)};
   auto written = WriteClaim(context_, *c, std::nullopt, stop);
   if (written.status().code() == Code::kConflict) return kube::ReconcileResult{kAfterConflict};
   if (!written.ok()) return written.status();
   LogInfo("claim dropped",
-          {{"checkpoint", key}, {"pod", c->status.claim->pod_name}, {"why", "the pod vanished before it restored anything"}});
+          {{"checkpoint", key}, {"pod", c->status.claim->pod_name}, {"why", "the pod vanished, or ended, before it restored anything"}});
   return kube::ReconcileResult{};
 }
 

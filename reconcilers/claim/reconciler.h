@@ -1,5 +1,5 @@
 // Runs reconcilers/claim/step.h: for pods (their gate, a cold start beside a checkpoint, malformed annotations) and for Checkpoints (claims
-// whose pod vanished).
+// whose pod vanished, or ended).
 #pragma once
 
 #include <mutex>

@@ -333,8 +333,8 @@ Step NextOwn(const World& w, WallTime now) {
       if (!failed || Newer(candidate.checkpoint, failed)) failed = candidate.checkpoint;
     }
     if (GivenInVain(c, candidate.claimant.get()) && !Quarantined(c) && !Misfit(w, c)) in_vain = WaitForClaimant(candidate, now);
-    others_live = others_live || (Unused(c) && candidate.claimant && !candidate.claimant->meta.terminating());
-    const bool ends = !candidate.claimant || candidate.claimant->meta.terminating();
+    const bool ends = !candidate.claimant || candidate.claimant->meta.terminating() || Ended(*candidate.claimant);
+    others_live = others_live || (Unused(c) && !ends);
     if (BeingRestored(c) && !c.meta.terminating() && ends && now - born < kAgentPatience) unsaid = candidate.checkpoint;
     if (!HoldsItsPod(c)) continue;
     if (c.status.phase != Phase::kReady) {
@@ -443,7 +443,10 @@ std::optional<OlderState> StateIsOlder(const World& seen) {
   return std::nullopt;
 }
 
-bool Abandoned(const Candidate& candidate) { return !candidate.claimant && GivenInVain(*candidate.checkpoint, nullptr); }
+bool Abandoned(const Candidate& candidate) {
+  const kube::Pod* claimant = candidate.claimant.get();
+  return (claimant == nullptr || Ended(*claimant)) && GivenInVain(*candidate.checkpoint, claimant);
+}
 
 std::string ColdBesideText(const World& seen, const api::Checkpoint& c) {
   const kube::Pod& pod = *seen.pod;

@@ -58,7 +58,8 @@ struct OlderState {
 // Nothing: `pod` has claimed no such checkpoint, or a user asked for it by name.
 std::optional<OlderState> StateIsOlder(const World& seen);
 
-// A claim whose pod vanished before anything of it ran: the next successor shall have it.
+// A claim whose pod vanished, or has ended and stays (a Job's, or one that its node refused), before anything of it ran: the next successor
+// shall have it.
 bool Abandoned(const Candidate& candidate);
 
 // When a pod that is terminating was deleted, or evicted; max(): it is not.

@@ -456,6 +456,9 @@ void Machine::Report(const Json& pod, const Pod& state) {
       const auto ended = state.ended.find(name);
       Json status = {{"name", name}, {"image", image}, {"ready", id != state.ids.end()}};
       if (ended != state.ended.end()) {
+        for (const Json& before : GetArray(now, {"status", "containerStatuses"})) {
+          if (GetString(before, {"name"}) == name && before.contains("containerID")) status["containerID"] = before["containerID"];
+        }
         done = done && ended->second == 0;
         status["state"] = {{"terminated", {{"exitCode", ended->second}, {"reason", ended->second == 0 ? "Completed" : "Error"}}}};
       } else if (id == state.ids.end()) {

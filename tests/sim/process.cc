@@ -157,7 +157,7 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
     return store_->Fetch(from, manifest, dir, how);
   };
   restore.enqueue = [this](const std::string& key) { restores_->Enqueue(key); };
-  restorer_ = std::make_unique<agent::Restorer>(restore, layout, journal_, *hands_, stores_, cluster_, metrics_, machine.clock());
+  restorer_ = std::make_unique<agent::Restorer>(restore, layout, journal_, *hands_, stores_, cluster_, metrics_, server_);
 
   for (const std::string& uid : executor_->Recover().value_or({})) checkpoints_->Enqueue(uid);
   for (const std::string& key : restorer_->Recover()) restores_->EnqueueAfter(key, std::chrono::seconds(1));
@@ -173,7 +173,7 @@ AgentProcess::AgentProcess(Turns& turns, std::shared_ptr<Wire> wire, Machine& ma
                                                 return uid ? Uids{*uid} : Uids{};
                                               }})));
   restores_->AddSource(at_once(kube::Watch(cluster_.pods(), *restores_)));
-  warden_ = std::make_unique<agent::Warden>(agent::WardenOptions{.node_name = machine.name()}, layout, *hands_, cluster_, machine.clock());
+  warden_ = std::make_unique<agent::Warden>(agent::WardenOptions{.node_name = machine.name()}, layout, *hands_, cluster_, server_);
   watching_ = Thread([this](std::stop_token stop) { warden_->Run(stop); });
   machine_.socket = this;
   (void)checkpoints_->Start();

@@ -247,10 +247,12 @@ class FakeCluster final : public Cluster {
     checkpoint["status"]["claim"] = api::ToJson(claim);
     return true;
   }
+  std::function<void(const api::Restore&)> on_restore;  // it is written
   Status AppendRestore(const std::string&, const std::string&, const std::string&, const api::Restore& restore) override {
     if (!reachable) return Status(Code::kUnavailable, "no API server");
     if (!restores.empty() && restores.back().outcome == "Started" && restores.back().pod_uid == restore.pod_uid) restores.pop_back();
     restores.push_back(restore);
+    if (on_restore) on_restore(restore);
     return Status::Ok();
   }
   std::vector<std::pair<std::string, std::optional<kube::Condition>>> told;  // by pod

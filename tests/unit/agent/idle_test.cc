@@ -86,6 +86,17 @@ TEST_F(IdleTest, APodOfWhichNothingIsUsedIsIdleAndThatIsWrittenOnce) {
   EXPECT_EQ(cluster.told.size(), 1u);
 }
 
+// Compared by the controller with times of its own.
+TEST_F(IdleTest, SinceWhenItIsIdleIsByTheApiServersClock) {
+  IdleOptions options;
+  options.ahead_of_node = [] { return minutes(15); };
+  watcher = std::make_unique<IdleWatcher>(options, layout, meter, cluster, clock);
+  const WallTime begun = clock.Wall();
+  Pass(minutes(6));
+  EXPECT_EQ(Said(), "True/Idle");
+  EXPECT_EQ(Since(), begun + minutes(15));
+}
+
 TEST_F(IdleTest, ABusyProcessIsNeverIdleAndSaysHowMuchItUses) {
   Pass(minutes(60), 300);
   EXPECT_EQ(Said(), "False/Active");

@@ -56,6 +56,21 @@ TEST(KubeCluster, AnOutcomeOfAnEarlierPodOfThatNameDoesNotCount) {
   EXPECT_EQ(GetArray(server.checkpoint, {"status", "restores"}).size(), 2u);
 }
 
+// The fence of a restore: whoever has lost the claim begins none.
+TEST(KubeCluster, ThatARestoreBeginsIsWrittenOnlyByWhoHasTheClaim) {
+  Server server;
+  api::Restore begins = Outcome("2026-01-01T00:00:05Z");
+  begins.outcome = "Started";
+  begins.pod_uid = "new";
+  EXPECT_EQ(server.cluster.AppendRestore("default", "ck", "ck-uid", begins).code(), Code::kFailedPrecondition) << "it was given back";
+  server.checkpoint["status"]["claim"] = {{"podName", "web-2"}, {"podUID", "newer"}, {"at", "2026-01-01T00:00:00Z"}};
+  EXPECT_EQ(server.cluster.AppendRestore("default", "ck", "ck-uid", begins).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(GetArray(server.checkpoint, {"status", "restores"}).empty());
+  server.checkpoint["status"]["claim"]["podUID"] = "new";
+  EXPECT_TRUE(server.cluster.AppendRestore("default", "ck", "ck-uid", begins).ok());
+  EXPECT_EQ(GetArray(server.checkpoint, {"status", "restores"}).size(), 1u);
+}
+
 TEST(KubeCluster, AClaimWhoseAnswerWasLostIsFoundAsWon) {
   Server server;
   server.lose_answers = true;

@@ -198,6 +198,49 @@ TEST_F(RestorerTest, APodThatIsGoneBeforeAnyOfItRanGivesTheStateBack) {
   EXPECT_FALSE(cluster.restores[0].ran) << "another one may go on from it";
 }
 
+// An eviction that came before the word that its restore begins found a pod of which nothing ran.
+TEST_F(RestorerTest, APodThatIsDeletedAsItsRestoreBeginsIsNotRestored) {
+  Drive();
+  cluster.on_restore = [this](const api::Restore&) {
+    cluster.pods["default/web-1"]["metadata"]["deletionTimestamp"] = FormatTime(clock.Wall());
+  };
+  EXPECT_EQ(Create("main", "n1").action, "refuse");
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Started");
+  EXPECT_EQ(Create("main", "n2").action, "refuse");
+  cluster.pods.clear();
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+  EXPECT_FALSE(cluster.restores[0].ran) << "another one may go on from it";
+}
+
+TEST_F(RestorerTest, APodThatHasEndedAndStaysGivesTheStateBack) {
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  cluster.pods["default/web-1"]["status"]["phase"] = "Failed";  // its create failed, and its kubelet does not try again
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Failed");
+  EXPECT_FALSE(cluster.restores[0].ran) << "another one may go on from it";
+  EXPECT_FALSE(Exists(layout.RestoreFolder("new-uid"))) << "its images would lie here for as long as it stays";
+  EXPECT_EQ(Create("main", "n2").action, "refuse");
+  cluster.pods.clear();
+  Drive();
+  EXPECT_EQ(cluster.restores.size(), 1u) << "it is said once";
+  EXPECT_THAT(*ListDir(layout.state + "/restore"), IsEmpty());
+}
+
+TEST_F(RestorerTest, APodThatWasRestoredAndEndsAtOnceIsReportedAsRestored) {
+  Drive();
+  EXPECT_EQ(Create("main", "n1").action, "restore");
+  Outcome("n1", true);
+  cluster.pods["default/web-1"]["status"]["phase"] = "Succeeded";
+  Drive();
+  ASSERT_EQ(cluster.restores.size(), 1u);
+  EXPECT_EQ(cluster.restores[0].outcome, "Restored");
+}
+
 TEST_F(RestorerTest, APodThatIsGoneInTheMiddleOfItsRestoreMayHaveRun) {
   Drive();
   EXPECT_EQ(Create("main", "n1").action, "restore");

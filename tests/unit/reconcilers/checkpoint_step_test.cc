@@ -567,6 +567,11 @@ TEST(Checkpoint, DeletionWaitsForTheAgentAndForWhoRestores) {
   w.claimant = Share(claimant);
   w.checkpoint = Share(c);
   EXPECT_EQ(Next(w, At(20)).action, Action::kNothing);
+  claimant.phase = "Failed";  // and stays, as a Job's does
+  w.claimant = Share(claimant);
+  EXPECT_EQ(Next(w, At(20)).action, Action::kRemoveContent);
+  claimant.phase = "Pending";
+  w.claimant = Share(claimant);
   c.status.restores = {{"web-b", "node-b", FormatTime(At(18)), "Restored", "", 0.5}};
   w.checkpoint = Share(c);
   EXPECT_EQ(Next(w, At(20)).action, Action::kRemoveContent);

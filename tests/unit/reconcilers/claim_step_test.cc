@@ -100,6 +100,27 @@ TEST(Claim, WaitsForTheEndOfAPodThatHasTheStateInVain) {
   EXPECT_EQ(Next(Seen({Of(given)}), At(20)).action, Action::kCold) << "it went on in web-c";
 }
 
+// A Job's pod stays when it has ended, and one that its node refused does: the next one neither takes it for a replica that has the state,
+// nor waits until it is gone.
+TEST(Claim, OfAPodThatHasEndedAndStaysIsAbandonedUnlessItRestored) {
+  api::Checkpoint given = InPhase(Phase::kReady);
+  given.status.claim = api::Claim{"web-c", "uid-c", FormatTime(At(11))};
+  kube::Pod claimant = WebPod("web-c", "uid-c");
+  claimant.phase = "Failed";
+  Candidate candidate = Of(given);
+  candidate.claimant = Share(claimant);
+  EXPECT_TRUE(Abandoned(candidate));
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kWait) << "until the claim is dropped";
+  given.status.restores = {{"web-c", "node-b", FormatTime(At(12)), "Started", "", 0}};
+  candidate.checkpoint = Share(given);
+  EXPECT_FALSE(Abandoned(candidate)) << "whether anything of it ran its agent has not said yet";
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kWait);
+  given.status.restores = {{"web-c", "node-b", FormatTime(At(12)), "Restored", "", 0.5}};
+  candidate.checkpoint = Share(given);
+  EXPECT_FALSE(Abandoned(candidate));
+  EXPECT_EQ(Next(Seen({candidate}), At(20)).action, Action::kCold) << "it went on in web-c, and ended by itself";
+}
+
 TEST(Claim, WaitsUntilItIsDecidedWhetherItsStoppedPredecessorIsCheckpointed) {
   kube::Pod stopped = *Dying();
   stopped.runtime_class = api::kRuntimeClass;
