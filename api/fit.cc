@@ -18,15 +18,22 @@ std::string Plain(std::string_view path) {
 
 int64_t Mi(int64_t bytes) { return (bytes + kMi - 1) / kMi; }
 
-std::optional<std::string> TooSmall(const CheckpointContainer& kept, const kube::Container& now) {
-  const auto said = now.limits.find("memory");
-  const auto limit = said == now.limits.end() ? std::nullopt : ParseAmount(said->second.view());
-  if (!limit || kept.pages <= 0 || kept.pages > INT64_MAX / kPageBytes) return std::nullopt;
+// Nothing: it has no limit, or what is said is none.
+std::optional<double> Limit(std::string_view text) { return text.empty() ? std::nullopt : ParseAmount(text); }
+
+std::string MemoryOf(const kube::Container& container) {
+  const auto said = container.limits.find("memory");
+  return said == container.limits.end() ? "" : said->second.str();
+}
+
+std::optional<std::string> TooSmall(const CheckpointContainer& kept, const Json& record, const kube::Container& now) {
+  const auto limit = Limit(MemoryOf(now));
+  if (Find(record, {"memory"}) == nullptr || !limit || kept.pages <= 0 || kept.pages > INT64_MAX / kPageBytes) return std::nullopt;
+  const auto before = Limit(GetString(record, {"memory"}));
   const int64_t resident = kept.pages * kPageBytes;
-  if (*limit >= static_cast<double>(resident)) return std::nullopt;
-  return "its container " + kept.name + " has " + std::to_string(Mi(resident)) + "Mi in memory, and this pod's may have " +
-         said->second.str() + ": it would be killed as it is restored. Raise resources.limits.memory to more than " +
-         std::to_string(Mi(resident)) + "Mi";
+  if ((before && *limit >= *before) || *limit >= static_cast<double>(resident)) return std::nullopt;
+  return "its container " + kept.name + " has " + std::to_string(Mi(resident)) + "Mi in memory, and this pod's may have " + MemoryOf(now) +
+         ": it would be killed as it is restored. Raise resources.limits.memory to more than " + std::to_string(Mi(resident)) + "Mi";
 }
 
 std::optional<std::string> LacksMount(const std::string& name, const Json& record, const kube::Container& now) {
@@ -47,12 +54,12 @@ std::optional<std::string> LacksMount(const std::string& name, const Json& recor
 
 }  // namespace
 
-Json MountsOf(const kube::Container& container) {
-  Json out = Json::array();
+Json FitOf(const kube::Container& container) {
+  Json out = {{"memory", MemoryOf(container)}};
   for (const kube::VolumeMount& mount : container.mounts) {
     Json one = {{"path", Plain(mount.mount_path.view())}};
     if (mount.read_only) one["readOnly"] = true;
-    out.push_back(std::move(one));
+    out["mounts"].push_back(std::move(one));
   }
   return out;
 }
@@ -64,10 +71,10 @@ std::optional<std::string> RefusedByFit(const Checkpoint& checkpoint, const kube
     const auto all = pod.LastingContainers();
     const auto now = std::find_if(all.begin(), all.end(), [&](const kube::Container* one) { return one->name == kept.name; });
     if (now == all.end()) continue;  // it is not restored into this pod
-    if (auto why = TooSmall(kept, **now)) return why;
     const auto then =
         std::find_if(containers.begin(), containers.end(), [&](const Json& one) { return GetString(one, {"name"}) == kept.name; });
     if (then == containers.end()) continue;
+    if (auto why = TooSmall(kept, *then, **now)) return why;
     if (auto why = LacksMount(kept.name, *then, **now)) return why;
   }
   return std::nullopt;

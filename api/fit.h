@@ -10,14 +10,15 @@
 
 namespace holdfast::api {
 
-// Where a container's volumes are mounted, as a list of {path, readOnly}: a part of its record in status.security (api/security.h), from
-// the API server's object of the pod.
-Json MountsOf(const kube::Container& container);
+// {memory, mounts: [{path, readOnly}]}: a container's memory limit ("": it has none), and where its volumes are mounted. A part of its
+// record in status.security (api/security.h), from the API server's object of the pod.
+Json FitOf(const kube::Container& container);
 
 // Why this pod cannot hold what the checkpoint has, and what to change, for people; nothing when it can, or when that is not known
 // (checkpoints of earlier releases). Compared for each container by name:
-// - its memory limit with the pages that were dumped (status.containers[].pages). File caches and the pod's own tmpfs volumes are not in
-//   there, so a limit that passes may still be too tight;
+// - a memory limit that is smaller than it was, with the pages that were dumped (status.containers[].pages). File caches and the pod's own
+//   tmpfs volumes are not in there, so a limit that passes may still be too tight; System V shared memory of its neighbours is, so what
+//   fitted once is not asked again;
 // - the places of its mounts, each of which must be one of the new container, and writable if it was. More of them do no harm: restored
 //   processes do not see those.
 // Pure.

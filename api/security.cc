@@ -146,7 +146,7 @@ Json SecurityOf(const kube::Pod& pod) {
     Json one = ContextOf(*container);
     one["name"] = container->name;
     one["image"] = container->image;
-    if (Json mounts = MountsOf(*container); !mounts.empty()) one["mounts"] = std::move(mounts);
+    one.update(FitOf(*container));
     out["containers"].push_back(std::move(one));
   }
   return out;

@@ -16,7 +16,7 @@
 namespace holdfast::api {
 
 // status.security of a checkpoint of this pod: {hostNetwork, hostPID, hostIPC, containers: [{name, image, privileged, runAsUser, …,
-// mounts}]}. What is not said is left out.
+// memory, mounts}]}. What is not said is left out; memory is "" where there is no limit.
 Json SecurityOf(const kube::Pod& pod);
 
 // Why the pod may not have what this checkpoint holds, by its rights and its images, for people; nothing when it may. A checkpoint without

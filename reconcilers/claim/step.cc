@@ -387,7 +387,8 @@ CheckpointPtr QuarantinedOf(const World& w, WallTime now) {
   for (const Candidate& candidate : w.candidates) {
     const api::Checkpoint& c = *candidate.checkpoint;
     if (!Quarantined(c) || c.meta.terminating() || !SameSeat(c.status.owner, w.lineage.owner)) continue;
-    const bool concerns = c.spec.final ? HoldsItsPod(c) : StandsIn(c, candidate.pod.get(), candidate.node.get(), born);
+    const bool free = c.spec.final ? HoldsItsPod(c) : StandsIn(c, candidate.pod.get(), candidate.node.get(), born);
+    const bool concerns = free || GivenInVain(c, candidate.claimant.get());  // its last pod may still be ending
     if (concerns && (!newest || Newer(candidate.checkpoint, newest))) newest = candidate.checkpoint;
   }
   return newest;

@@ -25,10 +25,10 @@ Json Main(const std::string& memory_limit, const Json& mounts) {
 
 Json Mount(const std::string& path, bool read_only = false) { return {{"name", "v"}, {"mountPath", path}, {"readOnly", read_only}}; }
 
-// As the controller records it of a pod with these mounts, and its agent reports it.
-Checkpoint Of(int64_t pages, const Json& mounts) {
+// As the controller records it of a pod with this limit and these mounts, and its agent reports it.
+Checkpoint Of(int64_t pages, const Json& mounts, const std::string& limit = "") {
   Checkpoint c;
-  c.status.security = DumpJson(SecurityOf(kube::Pod::FromJson(PodJson(Main("", mounts)))));
+  c.status.security = DumpJson(SecurityOf(kube::Pod::FromJson(PodJson(Main(limit, mounts)))));
   c.status.containers = {{"main", "i", "", pages, true, ""}};
   return c;
 }
@@ -70,11 +70,25 @@ TEST(Fit, AMemoryLimitAndMountsMustBeEnoughForWhatWasDumped) {
   }
 }
 
+// System V memory of a neighbour is in every container's images.
+TEST(Fit, ALimitThatWasEnoughIsEnough) {
+  const Json none = Json::array();
+  const kube::Pod same = kube::Pod::FromJson(PodJson(Main("100Mi", none))), less = kube::Pod::FromJson(PodJson(Main("99Mi", none)));
+  EXPECT_EQ(RefusedByFit(Of(450 * 256, none, "100Mi"), same), std::nullopt);
+  EXPECT_NE(RefusedByFit(Of(450 * 256, none, "100Mi"), less), std::nullopt);
+  EXPECT_EQ(RefusedByFit(Of(50 * 256, none, "100Mi"), less), std::nullopt);
+}
+
 TEST(Fit, WhatIsNotKnownIsNotHeldAgainstAPod) {
   const kube::Pod pod = kube::Pod::FromJson(PodJson(Main("1Gi", Json::array())));
   Checkpoint c = Of(1, Json::array({Mount("/data")}));
   c.status.security = "";
   EXPECT_EQ(RefusedByFit(c, pod), std::nullopt) << "made by an earlier release";
+  c = Of(300 * 256, Json::array(), "1Gi");
+  const kube::Pod small = kube::Pod::FromJson(PodJson(Main("200Mi", Json::array())));
+  EXPECT_NE(RefusedByFit(c, small), std::nullopt);
+  c.status.security = R"({"containers":[{"name":"main"}]})";
+  EXPECT_EQ(RefusedByFit(c, small), std::nullopt) << "an earlier release did not record the limit";
   c = Of(1, Json::array({Mount("/data")}));
   c.status.containers[0].name = "other";
   EXPECT_EQ(RefusedByFit(c, pod), std::nullopt) << "it is not restored into this pod";

@@ -308,6 +308,7 @@ TEST(Claim, HoldsAPodThatAskedForWhatCannotBe) {
          pod.containers[0].limits["memory"] = "64Mi";
          w->pod = Share(pod);
          c->status.containers[0].pages = 65 * 256;
+         c->status.security = R"({"containers":[{"name":"main","memory":"128Mi"}]})";
        },
        "Raise resources.limits.memory to more than 65Mi"},
   };
@@ -346,6 +347,7 @@ TEST(Claim, ASuccessorThatIsAllowedLessStartsColdAndSaysWhy) {
 TEST(Claim, ASuccessorThatIsTooSmallStartsColdAndSaysWhatToRaise) {
   api::Checkpoint c = InPhase(Phase::kReady);
   c.status.containers = {{"main", "", "", 300 * 256, true, ""}};
+  c.status.security = R"({"containers":[{"name":"main","memory":""}]})";
   World w = Seen({Of(c)});
   EXPECT_EQ(Next(w, At(20)).action, Action::kClaim);
   kube::Pod small = *w.pod;
@@ -400,6 +402,19 @@ TEST(Claim, WhatNoPodCouldBeRestoredFromIsGivenToNoOtherByItself) {
       }
     }
   }
+}
+
+TEST(Claim, TheSuccessorOfThePodThatFailedLastIsHeldTooThoughThatOneIsStillEnding) {
+  api::Checkpoint c = Poisoned(3);
+  c.status.claim = api::Claim{"web-2", "uid-2", FormatTime(At(11))};
+  Candidate candidate = Of(c);
+  kube::Pod last = WebPod("web-2", "uid-2");
+  last.meta.deletion_timestamp = FormatTime(At(15));
+  candidate.claimant = Share(last);
+  const Step step = Next(Policed({candidate}, api::OnFailure::kFail), At(20));
+  EXPECT_EQ(step.action, Action::kWait);
+  ASSERT_TRUE(step.notice);
+  EXPECT_EQ(step.notice->reason, std::string("Quarantined"));
 }
 
 TEST(Claim, AUserGivesWhatIsQuarantinedAllTheSame) {
