@@ -127,7 +127,8 @@ Result<Executor::Pause> Executor::StoreIt(JournalEntry& entry, std::stop_token s
       LogWarning("the store does not answer; trying again", {{"uid", entry.uid}, {"error", why.message()}});
       return Pause(kStoreRetry);
     }
-    return Fail(entry, api::reason::kStoreUnavailable, why.message());
+    const bool unsupported = why.code() == Code::kUnsupported;  // what was dumped: no other store and no later time helps
+    return Fail(entry, unsupported ? api::reason::kUnsupported : api::reason::kStoreUnavailable, why.message());
   };
   std::unique_ptr<storage::Store> patient = Within(entry, stop);
   storage::Store& store = patient != nullptr ? *patient : StoreOf(entry);

@@ -85,6 +85,17 @@ PagemapFinder::PagemapFinder(const Descriptor& folder, const std::vector<TreeFil
   }
 }
 
+Status PagemapFinder::Check(const Descriptor& folder) const {
+  for (const auto& [pages, map] : maps_) {
+    if (map.empty()) continue;
+    Result<std::string> image = ReadBeginning(folder, map, kMaxPagemapBytes + 1);
+    if (!image.ok()) continue;  // whoever cuts by it says so
+    Status known = Pagemap::Parse(std::move(*image)).status();
+    if (known.code() == Code::kUnsupported) return known.With(map);
+  }
+  return Status::Ok();
+}
+
 Result<Cutter> PagemapFinder::CutterOf(const Descriptor& folder, const std::string& path, uint64_t file_bytes) const {
   const auto map = maps_.find(path);
   if (map == maps_.end() || map->second.empty() || file_bytes == 0) return Cutter(file_bytes);

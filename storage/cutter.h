@@ -35,6 +35,8 @@ class PagemapFinder {
  public:
   // Looks into every pagemap of `files`, which lie below `folder`.
   PagemapFinder(const Descriptor& folder, const std::vector<TreeFile>& files);
+  // kUnsupported when CRIU compressed the pages of any of them: asked before anything is sent.
+  Status Check(const Descriptor& folder) const;
   // How to cut `path` of `file_bytes`. A pagemap that does not fit is logged and not used: a cut decides what is shared, not what is
   // stored. kUnsupported when CRIU compressed the pages.
   Result<Cutter> CutterOf(const Descriptor& folder, const std::string& path, uint64_t file_bytes) const;

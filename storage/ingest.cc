@@ -232,6 +232,7 @@ Result<std::vector<FileEntry>> Ingest(const std::string& dir, Session& session, 
   HF_ASSIGN_OR_RETURN(std::vector<TreeFile> tree, ListTree(dir));
   HF_ASSIGN_OR_RETURN(Descriptor folder, OpenFolder(dir));
   IngestPlan plan(folder, std::move(tree));
+  HF_RETURN_IF_ERROR(plan.Check().With("storing " + dir));
   IdSet known;
   if (options.store != nullptr && !options.parent.empty()) {
     Status learned = LearnParent(session, options, known);

@@ -25,6 +25,8 @@ class IngestPlan {
   uint64_t total_bytes() const { return total_bytes_; }
   const FileEntry& file(size_t index) const { return files_[index]; }  // its path, size and mode
 
+  // kUnsupported when there is something that no cut helps.
+  Status Check() const { return pagemaps_.Check(folder_); }
   // One leaf, or several short files: at most kBatchBytes and, with the leaves themselves, kBatchSegments. Empty at the end.
   Result<std::vector<Part>> Next();
   void Set(const Part& part, std::vector<SegmentRef> segments);

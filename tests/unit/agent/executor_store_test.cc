@@ -120,6 +120,19 @@ TEST_F(ExecutorTest, OnlyALongLandingFolderIsPunchedUnlessTheDiskHasLittleRoom) 
   ExpectNothingLeft();
 }
 
+TEST_F(ExecutorTest, ADumpThatCannotBeStoredAsItIsIsUnsupportedAndNotTriedAgain) {
+  int tries = 0;
+  on_ingest = [&](const storage::IngestOptions&) -> Result<std::vector<storage::FileEntry>> {
+    ++tries;
+    return Status(Code::kUnsupported, "CRIU has compressed the pages");
+  };
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(tries, 1);
+  EXPECT_FALSE(Frozen());
+  EXPECT_EQ(Reason(), api::reason::kUnsupported) << "no other store and no later time helps";
+  ExpectNothingLeft();
+}
+
 TEST_F(ExecutorTest, ANewDumpHasNothingOfTheLogOfAnOlderOne) {
   ASSERT_TRUE(journal.Write(Entry(Step::kIntent)).ok());
   ASSERT_TRUE(WriteFileAtomically(journal.SentLog("ck-uid"), "of a dump that was lost").ok());

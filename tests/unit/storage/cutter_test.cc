@@ -160,10 +160,12 @@ TEST(Ingest, RefusesPagesThatCriuCompressed) {
   AppendRecord(entry, image);
   WriteText(dir / "in/main/images/pagemap-1.img", image);
   WriteText(dir / "in/main/images/pages-1.img", Memory(50, 1));
+  WriteText(dir / "in/before/rootfs.tar", RandomText(200 * kSegmentBytes, 1));
   auto store = OpenStore(dir / "store");
   auto session = Take(store->OpenSession("uid-1", "default"));
   auto files = Ingest(dir / "in", *session, {});
   EXPECT_EQ(CodeOf(files), Code::kUnsupported);
+  EXPECT_EQ(store->Usage()->objects, 0U) << "before anything is sent";
   EXPECT_THAT(files.status().message(), HasSubstr("main/images/pagemap-1.img"));
   EXPECT_THAT(files.status().message(), HasSubstr("compress"));
 }

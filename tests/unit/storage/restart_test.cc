@@ -1,4 +1,5 @@
-// The server's program is killed in the middle of a checkpoint and started again; the client does not notice.
+// The server's program is killed in the middle of a checkpoint and started again; the client does not notice. And a client that is stopped
+// in the middle of one, while everything that nobody holds is collected.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -88,6 +89,81 @@ INSTANTIATE_TEST_SUITE_P(At, Restart,
                                name.begin(), name.end(), [](char c) { return c == '.' || c == '_'; }, 'X');
                            return name;
                          });
+
+// A process of its own that stores `dir` as `uid`, and stops itself (SIGSTOP) in the middle of it. It ends with 0: committed, 1: refused.
+pid_t StartSleeper(const RemoteStoreOptions& options, const std::string& uid, const std::string& dir, uint64_t stops_after) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  RemoteStore remote(options);
+  std::atomic<bool> stopped = false;
+  IngestOptions ingest;
+  ingest.progress = [&](const Progress& progress) {
+    if (progress.bytes >= stops_after && !stopped.exchange(true)) kill(getpid(), SIGSTOP);
+  };
+  Result<std::unique_ptr<Session>> session = remote.OpenSession(uid, "default");
+  if (!session.ok()) _exit(2);
+  Result<std::vector<FileEntry>> files = Ingest(dir, **session, ingest);
+  _exit(files.ok() && (*session)->Commit(ManifestOf(uid, "default", *files)).ok() ? 0 : 1);
+}
+
+struct Child {
+  ~Child() {
+    if (pid <= 0) return;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  pid_t pid = 0;
+};
+
+class Sleeper : public ::testing::TestWithParam<bool> {};  // whether its session ends while it sleeps
+
+TEST_P(Sleeper, ThroughADeletionAFullCollectionAndARestartCommitsAllOrNothing) {
+  const bool given_up = GetParam();
+  TempDir dir;
+  const std::string shared = RandomText(60 * kSegmentBytes, 1);
+  WriteText(dir / "old/pages", shared);
+  WriteText(dir / "new/pages", shared + RandomText(300 * kSegmentBytes, 2));
+  ASSERT_OK(MakeDirs(dir / "faults"));
+  const int port = FreePort();
+  Program program(dir, port);
+  const RemoteStoreOptions options{.http = {.url = "http://127.0.0.1:" + std::to_string(port), .ca_file = "", .token_file = ""},
+                                   .patience = std::chrono::seconds(120)};
+  RemoteStore remote(options);
+  ASSERT_OK(Keep(remote, "uid-old", dir / "old"));
+  Child sleeper{.pid = StartSleeper(options, "uid-new", dir / "new", 120 * kSegmentBytes)};
+  int status = 0;
+  ASSERT_EQ(waitpid(sleeper.pid, &status, WUNTRACED), sleeper.pid);
+  ASSERT_TRUE(WIFSTOPPED(status)) << status;
+  // What it was told of belongs to nobody else any more.
+  ASSERT_OK(remote.Delete("uid-old"));
+  if (given_up) ASSERT_OK(remote.Abort("uid-new", "default"));
+  program.Signal(SIGTERM);
+  program.Wait();
+  auto run = [&](const std::string& command) {
+    return RunProcess({places::Program("holdfast-store"), "--data", dir / "store", command}, {}).value_or(ProcessResult{}).exit_code;
+  };
+  EXPECT_EQ(run("gc"), 0);
+  EXPECT_EQ(PacksIn(dir / "store").empty(), given_up) << "an open session keeps what it was told of";
+  program.Start();
+  kill(sleeper.pid, SIGCONT);
+  ASSERT_EQ(waitpid(std::exchange(sleeper.pid, 0), &status, 0) > 0, true);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), given_up ? 1 : 0);
+  if (given_up) {
+    EXPECT_EQ(CodeOf(remote.GetManifest("uid-new")), Code::kNotFound);
+    EXPECT_EQ(remote.StateOf("uid-new").value_or(SessionState::kUnknown), SessionState::kAborted);
+  } else {
+    ASSERT_OK(Fetch(remote, "uid-new", dir / "out", {}));
+    ExpectSameTree(dir / "new", dir / "out");
+  }
+  program.Signal(SIGTERM);
+  program.Wait();
+  EXPECT_EQ(run("fsck"), 0);
+  EXPECT_EQ(run("gc"), 0);
+  EXPECT_EQ(PacksIn(dir / "store").empty(), given_up);
+}
+
+INSTANTIATE_TEST_SUITE_P(Session, Sleeper, ::testing::Bool(), [](const auto& info) { return info.param ? "GivenUp" : "Open"; });
 
 TEST(StoreProgram, EndsOnSigtermAndItsCommandsWork) {
   TempDir dir;
