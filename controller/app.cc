@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controller/certificate_keeper.h"
 #include "controller/eviction_webhook.h"
+#include "controller/hub_server.h"
 #include "controller/leadership.h"
 #include "controller/pod_webhook.h"
 #include "controller/sealer.h"
@@ -54,6 +55,10 @@ CertificateOptions Certificates(const AppOptions& options) {
   certificates.ns = options.ns;
   certificates.webhook_hosts = ServiceHosts("holdfast-webhook", options.ns);
   certificates.webhook_hosts.insert(certificates.webhook_hosts.end(), options.webhook_hosts.begin(), options.webhook_hosts.end());
+  if (options.hub_port >= 0) {
+    const std::vector<std::string> hub = ServiceHosts("holdfast-hub", options.ns);
+    certificates.webhook_hosts.insert(certificates.webhook_hosts.end(), hub.begin(), hub.end());
+  }
   certificates.store_hosts = StoreHosts(options.ns);
   certificates.mutating_configuration = options.mutating_configuration;
   certificates.validating_configuration = options.validating_configuration;
@@ -88,9 +93,18 @@ struct App::Impl {
                     .ns = options.ns,
                     .activator_ports = options.activator_ports}),
         creator(client),
+        hub_access(client, options.hub_audience),
+        hub_api(
+            client, hub_access,
+            [this](const std::string& ns, const std::string& name) {
+              const auto seen = caches.suspended.Get(ns, name);
+              return seen ? seen->meta.resource_version : std::string();
+            },
+            HubServer::kMaxWaiters),
         webhooks(&metrics.runtime()),
         keeper(client, Certificates(options), [this](const KeyPair& pair) {
-          const Status status = webhooks.SetCertificate(pair.cert_pem, pair.key_pem);
+          Status status = webhooks.SetCertificate(pair.cert_pem, pair.key_pem);
+          if (status.ok()) status = hub.SetCertificate(pair.cert_pem, pair.key_pem);
           if (!status.ok()) LogError("the webhooks' certificate cannot be used", {{"error", status.ToString()}});
         }) {
     caches.pods.AddHandler([this](const auto& old, const auto& now) { ended.Saw(old, now); });
@@ -145,7 +159,8 @@ struct App::Impl {
                                                                                 .hold = &held});
     webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
     webhooks.Handle("/evictions", [this](const auto& request) { return eviction_webhook->HandleHeld(request); });
-    return webhooks.Start(options.listen, options.webhook_port);
+    HF_RETURN_IF_ERROR(webhooks.Start(options.listen, options.webhook_port));
+    return options.hub_port < 0 ? Status::Ok() : hub.Start(options.listen, options.hub_port);
   }
 
   std::unique_ptr<kube::LeaderElector> MakeElector() {
@@ -213,6 +228,7 @@ struct App::Impl {
     ready = false;
     held.Stop();
     webhooks.Stop();
+    hub.Stop();
     if (elector) elector->Stop();
     leadership.Stop();
     creator.Stop();
@@ -237,6 +253,9 @@ struct App::Impl {
   CheckpointCreator creator;
   std::unique_ptr<PodWebhook> pod_webhook;
   std::unique_ptr<EvictionWebhook> eviction_webhook;
+  HubAccess hub_access;
+  HubApi hub_api;
+  HubServer hub{hub_api};
   kube::AdmissionServer webhooks, pages;
   CertificateKeeper keeper;
   std::unique_ptr<kube::LeaderElector> elector;
@@ -258,5 +277,6 @@ bool App::ready() const { return impl_->ready; }
 bool App::leading() const { return impl_->leading; }
 int App::webhook_port() const { return impl_->webhooks.port(); }
 int App::metrics_port() const { return impl_->pages.port(); }
+int App::hub_port() const { return impl_->hub.port(); }
 
 }  // namespace holdfast::controller

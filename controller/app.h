@@ -37,6 +37,8 @@ struct AppOptions {
   reconcilers::suspendedworkload::Prices prices{};
   bool bare_pods = false;  // a SuspendedWorkload may name a pod that nothing owns: we delete it, and make it again
   reconcilers::onrequest::PortRange activator_ports{};  // none: there is no activator
+  int hub_port = -1;                                    // HTTPS: the hub API (hub_server.h); -1: none, 0: any
+  std::string hub_audience = "holdfast-hub";            // of its callers' tokens
   bool leader_elect = true;
   Duration lease_duration = std::chrono::seconds(15), renew_deadline = std::chrono::seconds(10), renew_every = std::chrono::seconds(2);
 };
@@ -51,6 +53,7 @@ class App {
   bool leading() const;
   int webhook_port() const;  // once ready
   int metrics_port() const;
+  int hub_port() const;  // 0: none
 
  private:
   struct Impl;

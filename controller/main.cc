@@ -78,9 +78,13 @@ int main(int argc, char** argv) {
                  "Secret with the store's key, made where there is none (default: not made)");
   app.add_option("--wait-image", options.wait_image, "Image of the init container that waits for a pod's checkpoint")->required();
   app.add_option("--wait-command", options.wait_command, "Its command")->capture_default_str();
-  app.add_option("--listen", options.listen, "Address of both ports")->capture_default_str();
+  app.add_option("--listen", options.listen, "Address of all ports")->capture_default_str();
   app.add_option("--webhook-port", options.webhook_port, "HTTPS: /mutate-pods and /evictions")->capture_default_str();
   app.add_option("--metrics-port", options.metrics_port, "HTTP: /metrics, /healthz, /readyz")->capture_default_str();
+  app.add_option("--hub-port", options.hub_port, "HTTPS: the hub API (docs/hub-api.yaml); -1: none")
+      ->check(CLI::Range(-1, 65535))
+      ->capture_default_str();
+  app.add_option("--hub-audience", options.hub_audience, "Audience of its callers' tokens; empty: the API server's")->capture_default_str();
   app.add_option("--webhook-host", options.webhook_hosts, "A further name or address in the webhooks' certificate (may be given again)");
   app.add_option("--mutating-webhook-configuration", options.mutating_configuration, "Gets our CA")->capture_default_str();
   app.add_option("--validating-webhook-configuration", options.validating_configuration, "Gets our CA")->capture_default_str();

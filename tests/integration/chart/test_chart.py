@@ -10,7 +10,7 @@ LOCAL = ROOT / "tests" / "cluster" / "values.yaml"
 EVERYTHING = ["--set", "networkPolicy.enabled=true", "--set", "networkPolicy.storeFrom[0].ipBlock.cidr=10.0.0.0/24", "--set", "store.maxBytes=80Gi", "--set", "store.tightenAfter=0s", "--set-string", "agent.cacheBytes=2Gi,agent.landing.memory=0", "--set", "waitImage=example.org/wait:1",
               "--set", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus", "--set", "image.tag=t1",
               "--set", "agent.kubelet.caFile=/etc/kubernetes/pki/ca.crt", "--set", "store.storage.storageClassName=fast"]
-VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2,restoreNodes=true", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
+VARIANTS = {"defaults": [], "several stores": ["--set", "store.replicas=3"], "local cluster": ["-f", str(LOCAL)], "fault points": ["-f", str(LOCAL), "-f", str(LOCAL.with_name("values-faults.yaml"))], "everything": [*EVERYTHING, "--set", "activator.enabled=true,activator.replicas=2,restoreNodes=true,hubApi.enabled=true", "--set-string", "suspend.prices.cpu=0.04,suspend.prices.gpu=1"], "nothing excluded": ["--set", "webhooks.excludedNamespaces=null"],
             "no policies": ["--set", "policies.enabled=false", "--set", "rbac.aggregateToUserRoles=false", "--set", "controller.replicas=1"]}
 
 
@@ -193,6 +193,23 @@ def test_the_activator_is_off_unless_asked_for_and_both_know_its_ports(server):
     args = pod_spec(objects, "Deployment", "holdfast-activator")["containers"][0]["args"]
     assert {"--first-port=30000", "--last-port=30099"} <= set(args)
     assert objects["NetworkPolicy", "holdfast-activator"]["spec"]["ingress"] == [{"ports": [{"port": 30000, "endPort": 30099, "protocol": "TCP"}]}]
+
+
+def test_the_hub_api_is_off_unless_asked_for_and_has_then_what_it_needs(server):
+    reviews = {"tokenreviews", "subjectaccessreviews"}
+
+    def controller(objects):
+        container = pod_spec(objects, "Deployment", "holdfast-controller")["containers"][0]
+        rules = {(resource, verb) for rule in objects["ClusterRole", "holdfast-controller"]["rules"] for resource in rule["resources"] for verb in rule["verbs"] if resource in reviews}
+        return [flag for flag in container["args"] if flag.startswith("--hub")], [port["name"] for port in container["ports"]], rules
+
+    objects = parsed(server, "--set", "networkPolicy.enabled=true")
+    assert controller(objects) == ([], ["webhook", "metrics"], set()) and ("Service", "holdfast-hub") not in objects
+    assert len(objects["NetworkPolicy", "holdfast-controller"]["spec"]["ingress"]) == 1
+    objects = parsed(server, "--set", "networkPolicy.enabled=true,networkPolicy.hubFrom[0].podSelector.matchLabels.component=hub,hubApi.enabled=true")
+    assert controller(objects) == (["--hub-port=9444", "--hub-audience=holdfast-hub"], ["webhook", "metrics", "hub"], {(review, "create") for review in reviews})
+    assert objects["Service", "holdfast-hub"]["spec"]["ports"] == [{"name": "hub", "port": 443, "targetPort": "hub"}]
+    assert {"ports": [{"port": "hub", "protocol": "TCP"}], "from": [{"podSelector": {"matchLabels": {"component": "hub"}}}]} in objects["NetworkPolicy", "holdfast-controller"]["spec"]["ingress"]
 
 
 def test_prices_reach_the_controller_as_they_are(server):
