@@ -77,7 +77,7 @@ void World::OneFault(int number) {
     case 3:
       if (!agent_lives) return;
       tell(on + " is cut off from the API server");
-      return CutOff(node, random);
+      return CutOff(node, random.Between(milliseconds(200), seconds(random.Chance(0.2) ? 40 : 5)));
     case 4:
       // Its election's thread got no time: it goes on for a while in a term that is over.
       if (leader_ == kReplicas || controllers_[leader_] == nullptr || controllers_[leader_]->dead()) return;
@@ -95,7 +95,7 @@ void World::OneFault(int number) {
     case 9:
       if (!machines_[node]->up()) return;
       tell(on + " loses power");
-      return PowerLost(node, random);
+      return PowerLost(node, random.Between(seconds(3), seconds(60)));
     case 10: {
       const std::vector<std::string> pods = kubernetes_.PodNames();
       if (pods.empty()) return;
@@ -129,21 +129,22 @@ void World::OneAct(int number) {
   if (!crashed.empty()) Tell("fault " + std::to_string(number) + ": " + crashed + " crashes");
 }
 
-void World::CutOff(size_t node, Random& random) {
+void World::CutOff(size_t node, Duration lasts) {
   Wire& wire = agents_[node]->wire();
   wire.Cut(true);
-  After(random.Between(milliseconds(200), seconds(random.Chance(0.2) ? 40 : 5)), [this, node, cut = &wire] {
+  After(lasts, [this, node, cut = &wire] {
     if (agents_[node] != nullptr && &agents_[node]->wire() == cut) cut->Cut(false);
     Tell(machines_[node]->name() + " is connected again");
   });
 }
 
 void World::OldLeader(Random& random) {
-  Wire* stale = &controllers_[leader_]->wire();
+  // Not by its wire: the next one's may lie where this one's lay.
+  const int life = lives_[leader_];
   past_ = leader_;
   leader_ = kReplicas;
-  After(random.Between(seconds(1), seconds(40)), [this, stale, index = past_] {
-    if (controllers_[index] != nullptr && &controllers_[index]->wire() == stale && !controllers_[index]->dead()) {
+  After(random.Between(seconds(1), seconds(40)), [this, life, index = past_] {
+    if (controllers_[index] != nullptr && lives_[index] == life && !controllers_[index]->dead()) {
       Tell("controller " + std::to_string(index) + " learns of it, and ends");
       controllers_[index]->Kill();
     }
@@ -151,10 +152,10 @@ void World::OldLeader(Random& random) {
   });
 }
 
-void World::PowerLost(size_t node, Random& random) {
+void World::PowerLost(size_t node, Duration lasts) {
   if (agents_[node] != nullptr && !agents_[node]->dead()) agents_[node]->Kill();
   machines_[node]->LosePower();
-  After(random.Between(seconds(3), seconds(60)), [this, node] {
+  After(lasts, [this, node] {
     Tell(machines_[node]->name() + " is up again");
     machines_[node]->Boot();
   });

@@ -53,10 +53,12 @@ bool Judge::IsItsLast(const Memory& memory) const {
 }
 
 void Judge::Started(const std::string& node, const Container& c, bool restored) {
+  const char* turn = restored ? "restored" : seats_.contains(c.seat()) ? "cold" : "starts";
   tell_(Who(node, c) + (restored ? " goes on from its checkpoint" : seats_.contains(c.seat()) ? " starts cold" : " starts"));
   RunsOn(node, c, "starts");
   seats_[c.seat()] = {c.memory.lineage, c.pod_uid};
   if (restored) ++moved_;
+  Turn(turn, c);
 }
 
 void Judge::Froze(const std::string& node, const Container& c) {
@@ -66,11 +68,13 @@ void Judge::Froze(const std::string& node, const Container& c) {
   lineage.tries = 0;
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
+  Turn("frozen", c);
 }
 
 void Judge::Thawed(const std::string& node, const Container& c) {
   tell_(Who(node, c) + " is thawed");
   RunsOn(node, c, "is thawed");
+  Turn("thawed", c);
 }
 
 void Judge::Ended(const std::string& node, const Container& c, bool crashed) {
@@ -79,6 +83,7 @@ void Judge::Ended(const std::string& node, const Container& c, bool crashed) {
   lineage.acted = std::max(lineage.acted, c.memory.count);
   lineage.running.erase(c.id);
   lineage.crashed = crashed;
+  Turn("ends", c);
 }
 
 void Judge::Emptied(const std::string& node, const Container& c) {

@@ -27,6 +27,9 @@ class Judge final : public Observer {
   void DidNotRun(const Memory& memory) override { --lineages_[memory.lineage].tries; }
   void Emptied(const std::string& node, const Container& container) override;
 
+  // Hears of each turn that a container takes, after the judge: "starts", "restored", "cold", "frozen", "thawed", "ends".
+  std::function<void(const char* turn, const Container& container)> on_turn;
+
   void Event(const Json& event);
   void PodMade(const std::string& owner, const std::string& uid) { pods_[owner].push_back(uid); }
   // A pod that came to be while no webhook answered: docs/faults.md allows it a cold start without a word.
@@ -59,6 +62,9 @@ class Judge final : public Observer {
   struct Loss {
     std::string pod, owner, from, to;  // uids: the pod that had the state, and the one that started without it
   };
+  void Turn(const char* turn, const Container& container) {
+    if (on_turn) on_turn(turn, container);
+  }
   void RunsOn(const std::string& node, const Container& container, const char* how);
 
   std::function<void(const std::string&)> tell_;

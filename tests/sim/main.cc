@@ -16,6 +16,7 @@ void Report(const Plan& plan, const Verdict& verdict) {
               verdict.broken.empty() ? "all is well" : "RULES BROKEN", verdict.moved, verdict.cold, verdict.faults.size(),
               static_cast<unsigned long long>(verdict.turns), std::chrono::duration<double>(verdict.lasted).count());
   for (const std::string& rule : verdict.broken) std::printf("  %s\n", rule.c_str());
+  for (const std::string& step : verdict.missed) std::printf("  never came: %s\n", step.c_str());
   std::fflush(stdout);
 }
 
@@ -48,7 +49,9 @@ int main(int argc, char** argv) {
   bool story = false, shrink = false;
   CLI::App app("Plays Holdfast in one process and virtual time (docs/simulation.md).", "holdfast-sim");
   app.add_option("plan", words,
-                 "seed=N nodes=N pods=N drains=N mib=N pace=N faults=N store=real only=NUMBER,…; the same plan, the same story");
+                 "seed=N nodes=N pods=N drains=N mib=N pace=N faults=N store=real only=NUMBER,… or at=PLACE:NTH:FAULT,… "
+                 "(tests/sim/steps.cc); the same plan, "
+                 "the same story");
   app.add_option("--seeds", seeds, "so many, from seed= on");
   app.add_option("--minutes", minutes, "instead: as many as can be played in that time");
   app.add_flag("--story", story, "print what happened");

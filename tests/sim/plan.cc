@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <regex>
 #include <sstream>
 
 #include "tests/sim/world.h"
@@ -13,7 +14,29 @@ std::set<int> Numbers(const std::string& text) {
   return numbers;
 }
 
+// "PLACE[@WORKLOAD]:NTH[+SECONDS or +MILLISECONDSms]:FAULT[:AMOUNT]", with commas.
+bool ReadSteps(const std::string& text, std::vector<Step>* steps) {
+  static const std::regex kStep(R"(([A-Za-z.]+)(?:@([a-z0-9-]+))?:(\d{1,4})(?:\+(\d{1,5})(ms)?)?:([a-z-]+)(?::(-?\d{1,5}))?)");
+  std::stringstream in(text);
+  for (std::string one; std::getline(in, one, ',');) {
+    std::smatch is;
+    if (!std::regex_match(one, is, kStep) || !IsFault(is[6])) return false;
+    auto number = [&](size_t part) { return std::atoi(is.str(part).c_str()); };
+    const Duration after = std::chrono::milliseconds(number(4)) * (is[5].matched ? 1 : 1000);
+    steps->push_back({is[1], is[2], number(3), after, is[6], number(7)});
+  }
+  return !steps->empty();
+}
+
 }  // namespace
+
+std::string StepText(const Step& step) {
+  std::string text = step.place + (step.workload.empty() ? "" : "@" + step.workload) + ":" + std::to_string(step.nth);
+  const auto ms = step.after / std::chrono::milliseconds(1);
+  if (ms != 0) text += "+" + (ms % 1000 == 0 ? std::to_string(ms / 1000) : std::to_string(ms) + "ms");
+  text += ":" + step.fault;
+  return step.amount == 0 ? text : text + ":" + std::to_string(step.amount);
+}
 
 std::string PlanText(const Plan& plan) {
   const Plan usual;
@@ -30,6 +53,7 @@ std::string PlanText(const Plan& plan) {
   add("kinds", plan.kinds, usual.kinds);
   add("world", plan.world, usual.world);
   if (plan.real_store) text += " store=real";
+  for (const Step& step : plan.at) text += (&step == plan.at.data() ? " at=" : ",") + StepText(step);
   if (!plan.only) return text;
   text += " only=";
   for (const int number : *plan.only) text += (text.back() == '=' ? "" : ",") + std::to_string(number);
@@ -64,6 +88,8 @@ std::optional<Plan> ParsePlan(const std::string& text) {
       plan.world = number;
     } else if (name == "store" && (value == "real" || value == "model")) {
       plan.real_store = value == "real";
+    } else if (name == "at") {
+      if (!ReadSteps(value, &plan.at)) return std::nullopt;
     } else if (name == "only") {
       plan.only = Numbers(value);
     } else {

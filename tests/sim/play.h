@@ -51,7 +51,7 @@ class World {
   virtual void Connect();
   void Watch(const std::string& collection, const ApiServer::Change& change);
   std::string Stored(const std::string& container, const Memory& memory) const;
-  void RunKubelet(Machine& machine);
+  void RunKubelet(size_t node);
   void RunControllers();
   virtual void Drains();  // what users do, once all pods run
   void Elect();
@@ -61,9 +61,17 @@ class World {
   void OneAct(int number);
   bool Plays(int number);
   void After(Duration duration, std::function<void()> then);
-  void CutOff(size_t node, Random& random);
+  void CutOff(size_t node, Duration lasts);
   void OldLeader(Random& random);
-  void PowerLost(size_t node, Random& random);
+  void PowerLost(size_t node, Duration lasts);
+  // What a plan says by its place (steps.cc).
+  void PlaySteps();
+  void Reach(const std::string& place, const std::string& pod);
+  void ReachByChange(const std::string& collection, const ApiServer::Change& change);
+  void Act(const Step& step, const std::string& pod);
+  void ActOn(size_t node, const Step& step);
+  void ActOnAll(const Step& step, const std::string& pod, const std::string& node);
+  void Drain(const std::string& node);
   // Processes.
   void StartController(size_t index);
   void StartAgent(size_t index);
@@ -99,6 +107,10 @@ class World {
   int acted_ = 0, drawn_ = 0, calls_ = 0, processes_ = 0, draining_ = 0, drains_ = 0;
   std::optional<int> drains_when_broken_;
   std::vector<int> faults_;
+  std::map<const Step*, int> reached_;  // how often the place of each was
+  size_t stepped_ = 0;                  // how many of them came to be
+  MonoTime no_webhook_until_{}, kubernetes_rests_until_{};
+  std::map<size_t, MonoTime> kubelet_rests_until_, cut_until_;  // by node
 };
 
 }  // namespace holdfast::sim

@@ -12,6 +12,7 @@ class Shrinker {
       : best_(std::move(plan)), found_(found), rule_(found.Rule()), left_(tries), play_(play), say_(say) {}
 
   Plan Run() {
+    if (!best_.at.empty()) return FewerSteps();
     best_.only = std::set<int>(found_.faults.begin(), found_.faults.end());
     if (!StillBreaks(best_)) return best_;  // the same plan, said otherwise
     for (size_t before = 0; before != Size() && left_ > 0;) {
@@ -34,9 +35,20 @@ class Shrinker {
     if (verdict.Rule() != rule_) return false;
     best_ = plan;
     found_ = verdict;
-    best_.only = std::set<int>(verdict.faults.begin(), verdict.faults.end());
+    if (best_.at.empty()) best_.only = std::set<int>(verdict.faults.begin(), verdict.faults.end());
     say_(PlanText(best_));
     return true;
+  }
+
+  // Of a plan by places, what nothing hangs on.
+  Plan FewerSteps() {
+    for (size_t i = best_.at.size(); i > 0 && best_.at.size() > 1; --i) {
+      Plan plan = best_;
+      plan.at.erase(plan.at.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      (void)StillBreaks(plan);
+    }
+    FewerPods();
+    return best_;
   }
 
   void FewerDrains() {

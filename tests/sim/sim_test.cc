@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/places.h"
@@ -126,10 +127,67 @@ TEST(Simulation, BreaksNoRuleWithThePlansThatOnceDid) {
     if (words.empty()) continue;
     const std::optional<Plan> plan = ParsePlan(words);
     ASSERT_TRUE(plan.has_value()) << line;
-    EXPECT_EQ(Broken(PlayPlan(*plan)), "") << "holdfast-sim " << line;
+    const Verdict verdict = PlayPlan(*plan);
+    EXPECT_EQ(Broken(verdict), "") << "holdfast-sim " << line;
+    EXPECT_EQ(verdict.missed, std::vector<std::string>()) << "holdfast-sim " << line;
     ++played;
   }
   EXPECT_GT(played, 5);
+}
+
+// What each of the patches in tests/gate/sim takes back: the tree as it is keeps the rules there, and the plan still tells what it was made
+// for. That it sees its patch: make broken-sim.
+TEST(Simulation, BreaksNoRuleWithThePlansOfThePatches) {
+  int played = 0;
+  for (const auto& file : std::filesystem::directory_iterator(places::kSources + std::string("/tests/gate/sim"))) {
+    std::ifstream patch(file.path());
+    for (std::string line; std::getline(patch, line);) {
+      const size_t words = line.find("holdfast-sim --seeds 10 ");
+      if (words == std::string::npos) continue;
+      const std::optional<Plan> plan = ParsePlan(line.substr(words + sizeof "holdfast-sim --seeds 10"));
+      ASSERT_TRUE(plan.has_value()) << line;
+      const Verdict verdict = PlayPlan(*plan);
+      EXPECT_EQ(Broken(verdict), "") << file.path();
+      EXPECT_EQ(verdict.missed, std::vector<std::string>()) << file.path();
+      ++played;
+    }
+  }
+  EXPECT_GE(played, 12);
+}
+
+TEST(Steps, ComeToBeAtTheirPlaces) {
+  const Plan plan = *ParsePlan("pods=1 at=pod.runs:1:drain,checkpoint.Ready:1:leader,pod.placed@web-0:2+40ms:agent,main.frozen:7:power");
+  const Verdict verdict = PlayPlan(plan);
+  EXPECT_EQ(Broken(verdict), "");
+  EXPECT_EQ(verdict.missed, std::vector<std::string>{"main.frozen:7:power"});
+  EXPECT_TRUE(verdict.faults.empty()) << "nothing is left to the seed";
+  size_t at = 0;
+  for (const char* next :
+       {"as planned: pod.runs:1:drain", "is Ready", "as planned: checkpoint.Ready:1:leader", "as planned: pod.placed@web-0:2+40ms:agent"}) {
+    at = verdict.story.find(next, at);
+    ASSERT_NE(at, std::string::npos) << next << "\n" << verdict.story;
+  }
+  EXPECT_EQ(verdict.story, PlayPlan(plan).story);
+}
+
+TEST(Plans, OfStepsComeBackFromTheirText) {
+  for (const char* text :
+       {"seed=1 pods=1 at=begin:1:clock:-600,main.restored@web-1:2+40ms:power:60", "seed=1 store=real at=checkpoint.Ready:1+5:force"})
+    EXPECT_EQ(PlanText(ParsePlan(text).value_or(Plan{.seed = 0})), text);
+  for (const char* none : {"at=", "at=begin", "at=begin:1:flood", "at=begin:x:drain", "at=begin:1:drain:1m", "at=Begin run:1:drain"})
+    EXPECT_FALSE(ParsePlan(none).has_value()) << none;
+}
+
+TEST(Plans, OfStepsShrinkToThoseThatCount) {
+  auto play = [](const Plan& plan) {
+    Verdict verdict;
+    for (const Step& step : plan.at) {
+      if (step.fault == "power") verdict.broken = {"AllQuiet: no"};
+    }
+    return verdict;
+  };
+  const Plan plan = *ParsePlan("pods=4 at=begin:1:store,pod.runs:1:power,pod.runs:1:drain");
+  EXPECT_EQ(PlanText(Shrink(plan, play(plan), 100, play, [](const std::string&) {})), "seed=1 pods=1 at=pod.runs:1:power");
 }
 
 TEST(Plans, ComeBackFromTheirText) {

@@ -78,7 +78,7 @@ Result<HttpResponse> Wire::Watch(const ApiServer::Target& target, const std::fun
       continue;
     }
     // News is late; what happens meanwhile comes with it.
-    turns_.Pause(turns_.random().Between(weather_.least_lag, weather_.most_lag));
+    turns_.Pause(std::max<Duration>(turns_.random().Between(weather_.least_lag, weather_.most_lag), deaf_until_ - turns_.Mono()));
     for (const MonoTime now = turns_.Mono(); Open() && waits() && next >= server_.FirstChange(target.collection);) {
       const ApiServer::Change change = changes[begin()];
       if (change.at > now) break;

@@ -24,6 +24,8 @@ class Wire final : public kube::Transport {
   // From now on nothing goes through; for a process that died, for good.
   void Cut(bool cut) { cut_ = cut; }
   void Kill() { dead_ = true; }
+  // No news comes until then; all of it comes after that.
+  void HearsNothingUntil(MonoTime until) { deaf_until_ = until; }
   // Called before each call, which may Kill the process that makes it.
   std::function<void()> before_send;
 
@@ -36,6 +38,7 @@ class Wire final : public kube::Transport {
   const Weather& weather_;
   const std::string user_;
   bool cut_ = false, dead_ = false;
+  MonoTime deaf_until_{};
 };
 
 }  // namespace holdfast::sim

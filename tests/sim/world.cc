@@ -68,16 +68,16 @@ std::string World::Stored(const std::string& container, const Memory& memory) co
 
 // --- who takes part -----------------------------------------------------------------------------------------------------------------
 
-void World::RunKubelet(Machine& machine) {
+void World::RunKubelet(size_t node) {
   while (!closing_) {
-    machine.LookAtPods();
+    if (turns_.Mono() >= kubelet_rests_until_[node]) machines_[node]->LookAtPods();
     turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(300)));
   }
 }
 
 void World::RunControllers() {
   while (!closing_) {
-    kubernetes_.Look();
+    if (turns_.Mono() >= kubernetes_rests_until_) kubernetes_.Look();
     turns_.Pause(turns_.random().Between(milliseconds(50), milliseconds(300)));
   }
 }
@@ -133,7 +133,10 @@ void World::StartController(size_t index) {
 
 void World::StartAgent(size_t index) {
   auto wire = NewWire("system:serviceaccount:holdfast-system:holdfast-agent", "the agent of " + machines_[index]->name(), agents_[index]);
+  const bool cut = turns_.Mono() < cut_until_[index];
+  wire->Cut(cut);
   agents_[index] = std::make_unique<AgentProcess>(turns_, wire, *machines_[index], *store_);
+  if (cut) CutOff(index, cut_until_[index] - turns_.Mono());
 }
 
 // --- the play -----------------------------------------------------------------------------------------------------------------------
@@ -186,15 +189,19 @@ void World::LookIntoStore() {
   store_->Examine(needed, known, [this](const std::string& rule, const std::string& what) { judge_.Break(rule, what); });
 }
 
+void World::Drain(const std::string& node) {
+  ++drains_;
+  ++draining_;
+  (void)turns_.Start([this, node] {
+    kubernetes_.Drain(node, closing_);
+    --draining_;
+  });
+}
+
 void World::Drains() {
   for (int i = 0; i < plan_.drains; ++i) {
     const std::string node = machines_[turns_.random().Below(machines_.size())]->name();
-    ++drains_;
-    ++draining_;
-    (void)turns_.Start([this, node] {
-      kubernetes_.Drain(node, closing_);
-      --draining_;
-    });
+    Drain(node);
     turns_.Pause(milliseconds(1));
     (void)turns_.Await([this] { return draining_ == 0; }, turns_.Mono() + turns_.random().Between(seconds(5), minutes(5)));
     // Two at a time at most: somewhere there is room.
@@ -227,7 +234,7 @@ void World::Live() {
   for (size_t i = 0; i < kReplicas; ++i) StartController(i);
   for (size_t i = 0; i < agents_.size(); ++i) StartAgent(i);
   std::vector<Thread> parts;
-  for (auto& machine : machines_) parts.emplace_back([this, &machine] { RunKubelet(*machine); });
+  for (size_t i = 0; i < machines_.size(); ++i) parts.emplace_back([this, i] { RunKubelet(i); });
   parts.emplace_back([this] { Elect(); });
   parts.emplace_back([this] { Disturb(); });
   (void)turns_.Await([this] { return controllers_[0]->ready() || controllers_[1]->ready(); });
@@ -236,9 +243,13 @@ void World::Live() {
   (void)turns_.Await([this] { return AllRun(); }, turns_.Mono() + minutes(5));
   Tell("all pods run");
 
-  disturbed_ = plan_.faults > 0;
+  disturbed_ = plan_.faults > 0 && plan_.at.empty();
   if (disturbed_) weather_ = {.lost_requests = 0.002, .lost_answers = 0.002, .broken_watches = 0.002, .most_lag = milliseconds(400)};
-  Drains();
+  if (plan_.at.empty()) {
+    Drains();
+  } else {
+    PlaySteps();
+  }
   Tell("no more drains, no more faults");
   disturbed_ = false;
   store_->Calm();
@@ -264,6 +275,7 @@ void World::Live() {
 void World::Connect() {
   auto ask = [this](auto call) {
     return [this, call](const kube::AdmissionRequest& request) -> std::optional<kube::AdmissionResponse> {
+      if (turns_.Mono() < no_webhook_until_) return std::nullopt;
       const size_t first = turns_.random().Below(kReplicas);
       for (size_t i = 0; i < kReplicas; ++i) {
         auto& controller = controllers_[(first + i) % kReplicas];
@@ -275,7 +287,11 @@ void World::Connect() {
   server_.mutate_pod = ask(&ControllerProcess::MutatePod);
   server_.validate_eviction = ask(&ControllerProcess::ValidateEviction);
   server_.on_event = [this](const Json& event) { judge_.Event(event); };
-  server_.on_change = [this](const std::string& collection, const ApiServer::Change& change) { Watch(collection, change); };
+  server_.on_change = [this](const std::string& collection, const ApiServer::Change& change) {
+    Watch(collection, change);
+    ReachByChange(collection, change);
+  };
+  judge_.on_turn = [this](const char* turn, const Container& c) { Reach(c.name + "." + turn, c.pod); };
 }
 
 void World::Watch(const std::string& collection, const ApiServer::Change& change) {
@@ -315,6 +331,9 @@ Verdict World::Play() {
   verdict.cold = judge_.cold();
   verdict.drains = drains_when_broken_.value_or(drains_);
   verdict.faults = faults_;
+  for (const Step& step : plan_.at) {
+    if (reached_[&step] < step.nth) verdict.missed.push_back(StepText(step));
+  }
   verdict.lasted = turns_.Mono().time_since_epoch();
   verdict.story = std::move(story_);
   return verdict;
