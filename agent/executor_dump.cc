@@ -200,7 +200,8 @@ void Executor::DumpIsOver(const JournalEntry& entry) {
 // Blocks until the dump is over, one way or the other.
 Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_token stop) {
   const std::string landing = LandingOf(entry);
-  const int64_t give_up_ms = entry.dump_by_unix_ms + std::chrono::duration_cast<milliseconds>(options_.dump_grace).count();
+  // By both clocks: the node's own may be set back meanwhile.
+  const int64_t grace_ms = std::chrono::duration_cast<milliseconds>(options_.dump_grace).count();
   MonoTime last_paused = clock_.Mono(), tend_barrier = last_paused;
   while (!Exists(landing + "/result.json")) {
     const bool running = node_.DumpRunning(entry.uid, entry.pod_uid);
@@ -214,7 +215,7 @@ Result<Executor::Pause> Executor::WaitForDump(JournalEntry& entry, std::stop_tok
       }
       if (entry.stock || clock_.Mono() - last_paused >= kNothingFrozen) return DumpLost(entry);
     }
-    if (NodeMs() >= give_up_ms) {
+    if (NodeMs() >= entry.dump_by_unix_ms + grace_ms || NowMs() >= entry.deadline_unix_ms + grace_ms) {
       Status killed = node_.KillDump(entry.uid);
       if (!killed.ok()) LogError("cannot kill a dump past its deadline", {{"uid", entry.uid}, {"error", killed.message()}});
       return Fail(entry, api::reason::kDeadline, "the dump was not complete by the deadline and was stopped");

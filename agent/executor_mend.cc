@@ -1,6 +1,7 @@
 // What the executor does where its journal fails it: a disk that takes no more steps, an entry that cannot be read.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "agent/executor.h"
 #include "base/file.h"
@@ -81,10 +82,11 @@ void Executor::TellDamaged(const JournalEntry& entry, const Status& why) {
 // Intents, and words that pods are held, which cannot be read any more.
 bool Executor::TendDamagedFiles(bool alone) {
   std::lock_guard lock(mending_);
+  std::optional<Result<std::vector<kube::Pod>>> pods;  // once, however many files there are, and only if somebody asks
   auto runs_on = [&](const std::string& pod_uid) {
-    const Result<std::vector<kube::Pod>> pods = cluster_.ListPods();
-    return pods.ok() && std::any_of(pods->begin(), pods->end(),
-                                    [&](const kube::Pod& pod) { return pod.meta.uid == pod_uid && !pod.meta.terminating(); });
+    if (!pods) pods = cluster_.ListPods();
+    return pods->ok() && std::any_of((*pods)->begin(), (*pods)->end(),
+                                     [&](const kube::Pod& pod) { return pod.meta.uid == pod_uid && !pod.meta.terminating(); });
   };
   const DamagedFiles found = MendFiles(layout_, node_, journal_, alone, runs_on);
   TellMended(found.mended);

@@ -13,6 +13,7 @@ constexpr std::string_view kPhases[] = {"Pending", "Assigned", "Freezing", "Dump
 constexpr std::string_view kTriggers[] = {"Manual", "Interval", "Drain", "Stop", "Spot", "Preemption", "Suspend", "Idle", "Schedule"};
 constexpr size_t kMaxName = 63;
 constexpr size_t kMaxMessage = 2048;
+constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one checkpoint
 
 template <class Enum, size_t N>
 Enum ParseEnum(const std::string_view (&names)[N], const std::string& text, Enum otherwise) {
@@ -21,6 +22,9 @@ Enum ParseEnum(const std::string_view (&names)[N], const std::string& text, Enum
   }
   return otherwise;
 }
+
+// A size, as a node says it, and so anything at all: of thousands of them the sum is still one.
+int64_t ReadBytes(const Json& object, JsonPath path) { return std::clamp<int64_t>(GetInt(object, path), 0, kMostBytes); }
 
 // A duration as Go writes it, or a number of milliseconds.
 int64_t ReadMilliseconds(const Json& object, JsonPath path) {
@@ -120,9 +124,9 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
                       GetString(status, {"owner", "templateHash"}), GetString(status, {"owner", "ordinal"})};
   if (const Json& security = GetObject(status, {"security"}); !security.empty()) out.status.security = DumpJson(security);
   out.status.policy = GetString(status, {"policy"});
-  out.status.memory_bytes = GetInt(status, {"size", "memory"});
-  out.status.files_bytes = GetInt(status, {"size", "files"});
-  out.status.stored_bytes = GetInt(status, {"size", "stored"});
+  out.status.memory_bytes = ReadBytes(status, {"size", "memory"});
+  out.status.files_bytes = ReadBytes(status, {"size", "files"});
+  out.status.stored_bytes = ReadBytes(status, {"size", "stored"});
   out.status.frozen_ms = ReadMilliseconds(status, {"timings", "frozen"});
   out.status.dump_ms = ReadMilliseconds(status, {"timings", "dump"});
   out.status.store_ms = ReadMilliseconds(status, {"timings", "store"});
@@ -130,8 +134,8 @@ Checkpoint Checkpoint::FromJson(const Json& object) {
   out.status.all_frozen_at = GetString(status, {"barrier", "allFrozenAt"});
   out.status.dumped_at = GetString(status, {"barrier", "dumpedAt"});
   out.status.all_dumped_at = GetString(status, {"barrier", "allDumpedAt"});
-  out.status.progress_bytes = GetInt(status, {"progress", "bytes"});
-  out.status.progress_total = GetInt(status, {"progress", "total"});
+  out.status.progress_bytes = ReadBytes(status, {"progress", "bytes"});
+  out.status.progress_total = ReadBytes(status, {"progress", "total"});
   out.status.arch = GetString(status, {"platform", "arch"});
   out.status.cpu_features = GetString(status, {"platform", "cpuFeatures"});
   out.status.criu = GetString(status, {"platform", "criu"});

@@ -2,7 +2,7 @@
 """broken.py [--sim] [NAME...]: breaks one promise after another, each by a patch of this folder, and runs what is to catch it: it must fail.
 
 A patch begins with what is promised and the commands that are to fail ("Promise: …", "Run: …"). It is applied to a copy of the last commit, in
-build/broken, so the tree that you work in stays as it is. All of them (make broken): half an hour on two cores. --sim (make broken-sim): those
+build/broken, so the tree that you work in stays as it is. All of them (make broken): three quarters of an hour on two cores. --sim (make broken-sim): those
 of sim/, each of which the simulation must find by the plan that stands there with most of its seeds, and which must break no rule in the tree as
 it is, and come to every place that it names; a minute each."""
 

@@ -193,6 +193,22 @@ TEST_F(ExecutorTest, ADumpPastItsDeadlineIsKilledAndThePodThawed) {
   ExpectNothingLeft();
 }
 
+// Hole 5: what has hung is looked at by the API server's clock too.
+TEST_F(ExecutorTest, ADumpIsKilledPastItsDeadlineThoughItsNodesClockWasSetBack) {
+  const WallTime began = clock.Wall();
+  node.on_dump = [this](const std::string&) {
+    node.dump_running = true;
+    node.containers["c1"] = ContainerState::kPaused;
+    ahead_of_node = std::chrono::hours(24);
+  };
+  Pump pump(clock);
+  EXPECT_TRUE(Drive());
+  EXPECT_EQ(Reason(), "Deadline");
+  EXPECT_EQ(node.kills, 1);
+  EXPECT_LT(clock.Wall() - began, std::chrono::hours(12));
+  EXPECT_FALSE(Frozen());
+}
+
 // Hole 5: it counted from its own start, and by its node's clock, while others counted from the assignment by theirs.
 TEST_F(ExecutorTest, TheDeadlineIsTheCheckpointsByWhateverClock) {
   for (const Duration ahead : {Duration(0), Duration(std::chrono::minutes(10)), -Duration(std::chrono::minutes(10))}) {

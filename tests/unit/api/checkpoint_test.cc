@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace holdfast::api {
 namespace {
 
@@ -23,6 +25,19 @@ TEST(CheckpointJson, ReadsAnythingWithoutThrowing) {
     const Checkpoint c = Checkpoint::FromJson(hostile);
     EXPECT_EQ(c.status.phase, Phase::kPending);
     EXPECT_FALSE(c.status.claim);
+  }
+}
+
+// Holes 5 and 10: what a node says of its checkpoints decides when others are frozen and fetched.
+TEST(CheckpointJson, SizesAreThoseThatACheckpointCanHave) {
+  struct Case {
+    int64_t told, read;
+  };
+  for (const Case& c : {Case{-1, 0}, Case{std::numeric_limits<int64_t>::min(), 0}, Case{5, 5}, Case{int64_t{1} << 48, int64_t{1} << 48},
+                        Case{std::numeric_limits<int64_t>::max(), int64_t{1} << 48}}) {
+    const Json size = {{"memory", c.told}, {"files", c.told}, {"stored", c.told}}, progress = {{"bytes", c.told}, {"total", c.told}};
+    const auto s = Checkpoint::FromJson({{"status", {{"size", size}, {"progress", progress}}}}).status;
+    for (const int64_t read : {s.memory_bytes, s.files_bytes, s.stored_bytes, s.progress_bytes, s.progress_total}) EXPECT_EQ(read, c.read);
   }
 }
 
