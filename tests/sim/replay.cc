@@ -126,7 +126,7 @@ std::string RecordedWorld::Pod(const std::string& app) const {
 
 Replayed Replay(const Lines& recorded, uint64_t seed, const std::string& folder) {
   std::filesystem::remove_all(folder);
-  RecordedWorld world({.seed = seed, .nodes = 2, .pods = 2, .drains = 0, .faults = 0, .folder = folder}, recorded);
+  RecordedWorld world({.seed = seed, .nodes = 2, .pods = 2, .drains = 0, .mib = 60, .faults = 0, .folder = folder}, recorded);
   Verdict verdict = world.Play();
   std::filesystem::remove_all(folder);
   return world.End(std::move(verdict));
