@@ -6,7 +6,7 @@
 //   keys/<ns>            the namespace's keys, wrapped
 //   packs/<ns>/<id>      segments, encrypted
 //   index/<id>.ix        where in the pack each of them is
-//   sessions/<id>        {"ns"} of a session that was opened and neither committed nor aborted
+//   sessions/<id>        {"node", "ns"} of a session that was opened and neither committed nor aborted
 //   manifests/<id>       sealed: its rename is the commit
 //   aborted/<id>         empty: this id never commits
 //   scrub                where the scrub is, and what it found

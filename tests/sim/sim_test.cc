@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr uint64_t kFirstSeeds = 9, kFirstSeedsOfTheStore = 3;
+constexpr uint64_t kFirstSeeds = 6, kFirstSeedsOfTheStore = 2;
 constexpr Duration kNewSeeds = seconds(60);
 constexpr Duration kPatience = seconds(240);  // where other things run beside it
 constexpr uint64_t kMostNewSeeds = 40;
