@@ -108,8 +108,6 @@ struct App::Impl {
           if (!status.ok()) LogError("the webhooks' certificate cannot be used", {{"error", status.ToString()}});
         }) {
     caches.pods.AddHandler([this](const auto& old, const auto& now) { ended.Saw(old, now); });
-    caches.pods.AddHandler([this](const auto&, const auto&) { held.Changed(); });
-    caches.checkpoints.AddHandler([this](const auto&, const auto&) { held.Changed(); });
   }
 
   // Our own evictions pass our own webhook, so we have to know who we are.
@@ -151,14 +149,10 @@ struct App::Impl {
   Status StartWebhooks(const std::string& username) {
     pod_webhook = std::make_unique<PodWebhook>(caches, ended,
                                                PodWebhookOptions{options.wait_image, options.wait_command, std::chrono::seconds(1)}, clock);
-    eviction_webhook = std::make_unique<EvictionWebhook>(context, creator,
-                                                         EvictionWebhookOptions{.own_username = username,
-                                                                                .own_namespace = options.ns,
-                                                                                .deadline = options.drain_deadline,
-                                                                                .store_down = [this] { return stores.AllDown(); },
-                                                                                .hold = &held});
+    eviction_webhook = std::make_unique<EvictionWebhook>(
+        context, creator, EvictionWebhookOptions{username, options.ns, options.drain_deadline, [this] { return stores.AllDown(); }});
     webhooks.Handle("/mutate-pods", [this](const auto& request) { return pod_webhook->Handle(request); });
-    webhooks.Handle("/evictions", [this](const auto& request) { return eviction_webhook->HandleHeld(request); });
+    webhooks.Handle("/evictions", [this](const auto& request) { return eviction_webhook->Handle(request); });
     HF_RETURN_IF_ERROR(webhooks.Start(options.listen, options.webhook_port));
     return options.hub_port < 0 ? Status::Ok() : hub.Start(options.listen, options.hub_port);
   }
@@ -226,7 +220,6 @@ struct App::Impl {
   // In this order: nobody asks us any more, nothing is decided any more, nothing is read any more.
   void Stop() {
     ready = false;
-    held.Stop();
     webhooks.Stop();
     hub.Stop();
     if (elector) elector->Stop();
@@ -246,7 +239,6 @@ struct App::Impl {
   Stores stores;
   Sealer sealer;
   EndedPods ended{client.clock()};
-  EvictionHold held{client.clock(), options.hold_evictions};
   Caches caches;
   reconcilers::Context context;
   Leadership leadership;

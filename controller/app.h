@@ -29,8 +29,7 @@ struct AppOptions {
   std::string mutating_configuration = "holdfast", validating_configuration = "holdfast";
   std::string store_kek_secret{};  // made where there is none; empty: by somebody else
   Duration drain_deadline = std::chrono::seconds(100);
-  Duration hold_evictions{0};  // at most; below the webhook's timeout
-  bool on_stop = false;        // reconcilers/stop decides about stopped pods
+  bool on_stop = false;  // reconcilers/stop decides about stopped pods
   int max_drains_per_node = 4;
   int64_t namespace_quota_bytes = 0;                      // of namespaces without the annotation holdfast.dev/quota; 0: none
   int volume_high_percent = 85, volume_low_percent = 75;  // above high, retention deletes down to low; high 0: never

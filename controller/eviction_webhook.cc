@@ -1,7 +1,5 @@
 #include "controller/eviction_webhook.h"
 
-#include <algorithm>
-
 #include "base/fault_point.h"
 #include "base/log.h"
 
@@ -158,7 +156,7 @@ CheckpointPtr EvictionWebhook::RestoredFrom(const kube::Pod& pod) const {
   return context_.view.GetCheckpoint(pod.meta.ns, name);
 }
 
-EvictionWebhook::Decision EvictionWebhook::Decide(const kube::AdmissionRequest& request) {
+kube::AdmissionResponse EvictionWebhook::Handle(const kube::AdmissionRequest& request) {
   if (request.operation != "CREATE" || request.subresource != "eviction") return {};
   if (!options_.own_username.empty() && request.username == options_.own_username) return {};
   drain::EvictionWorld world;
@@ -167,7 +165,7 @@ EvictionWebhook::Decision EvictionWebhook::Decide(const kube::AdmissionRequest& 
   world.asked_uid = GetString(request.object, {"deleteOptions", "preconditions", "uid"});
   world.pod = PodOf(world.ns, world.name);
   if (!world.pod) return {};
-  if (world.ns == options_.own_namespace) return {LeaveLast(*world.pod), {}};
+  if (world.ns == options_.own_namespace) return LeaveLast(*world.pod);
 
   const Lineage lineage = Trace(context_.view, *world.pod, world.ns);
   world.protection = ProtectionOf(context_.view, *world.pod, world.ns, lineage);
@@ -184,31 +182,13 @@ EvictionWebhook::Decision EvictionWebhook::Decide(const kube::AdmissionRequest& 
       creator_.Ask(DrainCheckpoint(*world.pod, answer.ordinal, WantedContainers(*world.pod, lineage), options_.deadline));
     }
     if (answer.notice && !Told(*answer.notice, *world.pod)) {
-      return {TooManyRequests("holdfast: " + world.ns + "/" + world.name +
-                              " is let go once the event that says so is written: " + answer.notice->note),
-              {}};
+      return TooManyRequests("holdfast: " + world.ns + "/" + world.name +
+                             " is let go once the event that says so is written: " + answer.notice->note);
     }
   }
   if (answer.allow) return {};
-  if (answer.gone) return {{.allowed = false, .code = 404, .reason = "NotFound", .message = answer.message}, {}};
-  return {TooManyRequests(answer.message), answer.soon && !request.dry_run ? world.pod->meta.uid : ""};
-}
-
-bool EvictionWebhook::IsOver(const std::string& ns, const std::string& name, const std::string& uid) const {
-  const PodPtr pod = GetPodWithUid(context_.view, ns, name, uid);
-  if (!pod || pod->meta.terminating()) return true;
-  const std::vector<CheckpointPtr> of_it = context_.view.CheckpointsOfPod(uid);
-  return std::any_of(of_it.begin(), of_it.end(), [](const CheckpointPtr& c) {
-    return c->spec.final && (c->status.phase == api::Phase::kFailed || drain::InQueue(*c));
-  });
-}
-
-kube::AdmissionResponse EvictionWebhook::HandleHeld(const kube::AdmissionRequest& request) {
-  Decision decision = Decide(request);
-  if (decision.held_uid.empty() || options_.hold == nullptr) return std::move(decision.response);
-  const std::string name = request.name.empty() ? GetString(request.object, {"metadata", "name"}) : request.name;
-  options_.hold->Wait([&] { return IsOver(request.ns, name, decision.held_uid); });
-  return Decide(request).response;
+  if (answer.gone) return {.allowed = false, .code = 404, .reason = "NotFound", .message = answer.message};
+  return TooManyRequests(answer.message);
 }
 
 }  // namespace holdfast::controller

@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "base/thread.h"
-#include "controller/eviction_hold.h"
 #include "kube/admission.h"
 #include "reconcilers/context.h"
 #include "reconcilers/drain/eviction_answer.h"
@@ -40,24 +39,15 @@ struct EvictionWebhookOptions {
   Duration deadline = std::chrono::seconds(100);
   std::function<bool()> store_down;
   Duration live_read = std::chrono::seconds(1);
-  EvictionHold* hold = nullptr;  // of HandleHeld; outlives it; null: nobody is held
 };
 
 class EvictionWebhook {
  public:
   EvictionWebhook(reconcilers::Context context, CheckpointCreator& creator, EvictionWebhookOptions options)
       : context_(std::move(context)), creator_(creator), options_(std::move(options)) {}
-  kube::AdmissionResponse Handle(const kube::AdmissionRequest& request) { return Decide(request).response; }
-  // As Handle, once the pod is on its way out, its checkpoint has failed or waits for its turn, or the hold's time has passed.
-  kube::AdmissionResponse HandleHeld(const kube::AdmissionRequest& request);
+  kube::AdmissionResponse Handle(const kube::AdmissionRequest& request);
 
  private:
-  struct Decision {
-    kube::AdmissionResponse response;
-    std::string held_uid;  // of the pod that is likely to be let go in a moment
-  };
-  Decision Decide(const kube::AdmissionRequest& request);
-  bool IsOver(const std::string& ns, const std::string& name, const std::string& uid) const;
   kube::AdmissionResponse LeaveLast(const kube::Pod& pod) const;
   bool Told(const reconcilers::Notice& notice, const kube::Pod& pod);
   reconcilers::PodPtr PodOf(const std::string& ns, const std::string& name) const;

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   controller::AppOptions options;
   options.ns = Environment("POD_NAMESPACE", options.ns);
   options.identity = Environment("POD_NAME", HostName() + "-" + std::to_string(getpid()));
-  std::string kubeconfig, log_level = "info", deadline = "100s", hold = "4s", activator_ports;
+  std::string kubeconfig, log_level = "info", deadline = "100s", activator_ports;
   CLI::App app("Holdfast's controller: decides about Checkpoints, holds evictions back, hands checkpoints to the pods that come next.");
   app.set_version_flag("--version", std::string("holdfast-controller ") + HOLDFAST_VERSION);
   app.add_option("--namespace", options.ns, "Namespace of its lease, certificates and Services")->capture_default_str();
@@ -90,11 +90,6 @@ int main(int argc, char** argv) {
   app.add_option("--validating-webhook-configuration", options.validating_configuration, "Gets our CA")->capture_default_str();
   app.add_option("--own-user", options.own_username, "User whose evictions pass (default: who the API server says we are)");
   app.add_option("--drain-deadline", deadline, "How long a pod's eviction is held back at most, once its turn has come")
-      ->check(DurationFlag())
-      ->capture_default_str();
-  app.add_option("--hold-evictions", hold,
-                 "An eviction whose checkpoint is under way is answered so much later at most, or once its pod is let go: well below the "
-                 "webhook's timeout, after which evictions pass; 0s: at once")
       ->check(DurationFlag())
       ->capture_default_str();
   app.add_flag("--on-stop", options.on_stop, "Checkpoint also pods that something else than a drain stops; for agents with the same flag");
@@ -135,7 +130,6 @@ int main(int argc, char** argv) {
   LogLevel level = LogLevel::kInfo;
   if (ParseLogLevel(log_level, &level)) SetLogLevel(level);
   options.drain_deadline = *ParseDuration(deadline);
-  options.hold_evictions = *ParseDuration(hold);
   options.prices.cpu = reconcilers::suspendedworkload::ParsePrice(prices["--price-cpu"]);
   options.prices.memory_gib = reconcilers::suspendedworkload::ParsePrice(prices["--price-memory-gib"]);
   options.prices.gpu = reconcilers::suspendedworkload::ParsePrice(prices["--price-gpu"]);

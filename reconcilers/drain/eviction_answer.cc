@@ -20,12 +20,6 @@ EvictionAnswer Refuse(std::string message) {
   return answer;
 }
 
-EvictionAnswer Soon(std::string message) {
-  EvictionAnswer answer = Refuse(std::move(message));
-  answer.soon = true;
-  return answer;
-}
-
 EvictionAnswer LetGo(const std::string& because) {
   EvictionAnswer answer;
   answer.notice = Notice{true, "StateNotKept", "evicted without its state: " + because, true, false};
@@ -53,7 +47,7 @@ int FreeOrdinal(const EvictionWorld& w) {
 }
 
 EvictionAnswer Begin(const EvictionWorld& w) {
-  EvictionAnswer answer = Soon("holdfast: checkpointing " + Who(w) + " (asked for)");
+  EvictionAnswer answer = Refuse("holdfast: checkpointing " + Who(w) + " (asked for)");
   answer.ordinal = FreeOrdinal(w);
   if (answer.ordinal >= kMaxAttempts) return LetGo("it was checkpointed for " + std::to_string(kMaxAttempts) + " drains that never ended");
   answer.create = true;
@@ -96,8 +90,8 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
                       FormatDuration(std::chrono::duration_cast<std::chrono::seconds>(at + kAfterReclaim - now)));
       }
       if (now - CompletedAt(c) >= kEvictingStands) return EvictionAnswer{};
-      return Soon("holdfast: checkpointing " + Who(w) + " (" + FormatBytes(c.status.memory_bytes + c.status.files_bytes) +
-                  ", 100 %), evicting");
+      return Refuse("holdfast: checkpointing " + Who(w) + " (" + FormatBytes(c.status.memory_bytes + c.status.files_bytes) +
+                    ", 100 %), evicting");
     }
     default:
       break;
@@ -107,14 +101,10 @@ std::optional<EvictionAnswer> AnswerFor(const EvictionWorld& w, const api::Check
     const Duration had = DeadlineOf(c) - ParseTime(c.status.started_at).value_or(CreatedAt(c));
     return LetGo("its checkpoint " + c.meta.name + " was not done within " + FormatDuration(had) + " (" + ProgressText(c) + ")");
   }
-  EvictionAnswer answer = Refuse("holdfast: checkpointing " + Who(w) + " (" + ProgressText(c) + ")");
-  answer.soon = !InQueue(c);
-  return answer;
+  return Refuse("holdfast: checkpointing " + Who(w) + " (" + ProgressText(c) + ")");
 }
 
 }  // namespace
-
-bool InQueue(const api::Checkpoint& c) { return c.status.phase == Phase::kPending && !c.status.queued_until.empty(); }
 
 EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now) {
   EvictionAnswer allow;

@@ -38,15 +38,11 @@ struct EvictionWorld {
 struct EvictionAnswer {
   bool allow = true;
   bool gone = false;    // refused with NotFound: the pod that was meant is not there any more
-  bool soon = false;    // refused, and likely to be let go in a moment: its checkpoint is at work, or begins
   std::string message;  // of the refusal
   bool create = false;  // make the checkpoint of attempt `ordinal`
   int ordinal = 0;
   std::optional<Notice> notice;  // once a pod
 };
-
-// Whether others of its node come before it.
-bool InQueue(const api::Checkpoint& checkpoint);
 
 EvictionAnswer AnswerEviction(const EvictionWorld& seen, WallTime now);
 

@@ -41,8 +41,6 @@ def under_way(phases=("Assigned", "Freezing", "Dumping", "Storing", "Ready")):
     return kit.wait("the checkpoint is under way", lambda: [c for c in kit.checkpoints() if c.get("status", {}).get("phase") in phases], every=0.02)
 
 
-HELD = 12  # EvictionHold::kMost of either webhook: gone before their request was answered
-
 PRIORITIES = """
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -64,7 +62,7 @@ def test_twenty_pods_of_one_node_move_the_dear_ones_first_and_a_few_at_a_time(cl
         output = finish(kit.drain_in_background("node1"))
         kit.kubectl("uncordon", "node1")
         unheard = [n for n in names if f"holdfast: checkpointing default/{n}" not in output]
-        assert len(unheard) <= HELD, f"no progress was shown for {unheard}"
+        assert not unheard, f"no progress was shown for {unheard}"
         all_ready_on("node2", 20)
         witness.wait_progress(60)
         # Not its clocks: so many processes at a time are late with everything.

@@ -168,7 +168,7 @@ TEST_F(BarePodTest, ThatSleepsIsMadeAgainWhenItsObjectIsDeleted) {
   ASSERT_TRUE(Eventually([&] { return client().Get(api::SuspendedWorkload::kResource, ns_, "nb").status().code() == Code::kNotFound; },
                          seconds(40)))
       << Status();
-  EXPECT_FALSE(GetString(Lab(), {"metadata", "annotations", api::kRestore}).empty());
+  EXPECT_TRUE(Eventually([&] { return !GetString(Lab(), {"metadata", "annotations", api::kRestore}).empty(); }));
 }
 
 TEST_F(BarePodTest, WhoseManifestWasTamperedWithIsNotMadeAndAnEventSaysWhatToDo) {

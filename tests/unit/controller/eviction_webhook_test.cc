@@ -12,8 +12,6 @@ using namespace reconcilers::testing;  // NOLINT(google-build-using-namespace)
 using api::Phase;
 using testing::FakeApi;
 
-constexpr int kOthers = 2;  // threads that wait for something to create, and to tell
-
 class EvictionWebhookTest : public ::testing::Test {
  protected:
   EvictionWebhookTest() {
@@ -65,80 +63,6 @@ TEST_F(EvictionWebhookTest, HoldsBackWith429AndMakesTheCheckpointInTheBackground
   EXPECT_EQ(c.spec.trigger, api::Trigger::kDrain);
   EXPECT_EQ(c.spec.deadline, std::chrono::seconds(100));
   EXPECT_EQ(c.spec.containers, std::vector<std::string>{"main"});
-}
-
-// One that is held: its answer, and when it came.
-struct Held {
-  Held(EvictionWebhook& webhook, kube::AdmissionRequest request, FakeClock& clock)
-      : thread([&webhook, request = std::move(request), &clock, this] {
-          response = webhook.HandleHeld(request);
-          at = clock.Wall();
-        }) {}
-  kube::AdmissionResponse response;
-  WallTime at{};
-  std::jthread thread;
-};
-
-TEST_F(EvictionWebhookTest, HoldsAnEvictionUntilItsPodIsOnItsWayOut) {
-  EvictionHold hold(clock_, std::chrono::seconds(4));
-  EvictionWebhook webhook(context_, creator_, {.own_namespace = "hf", .hold = &hold});
-  view_.checkpoints = {Share(InPhase(Phase::kDumping))};
-  Held held(webhook, Request(), clock_);
-  ASSERT_TRUE(clock_.Settle(1 + kOthers));
-  hold.Changed();  // some other pod
-  ASSERT_TRUE(clock_.Settle(1 + kOthers));
-  clock_.Advance(std::chrono::seconds(1));
-  kube::Pod pod = WebPod();
-  pod.meta.deletion_timestamp = FormatTime(At(1));
-  view_.pods = {Share(pod)};
-  hold.Changed();
-  held.thread.join();
-  EXPECT_TRUE(held.response.allowed);
-  EXPECT_EQ(held.at, At(1));
-}
-
-TEST_F(EvictionWebhookTest, HoldsAnEvictionNoLongerThanItMayAndThenTellsItsProgress) {
-  EvictionHold hold(clock_, std::chrono::seconds(4));
-  EvictionWebhook webhook(context_, creator_, {.own_namespace = "hf", .hold = &hold});
-  view_.checkpoints = {Share(InPhase(Phase::kDumping))};
-  Held held(webhook, Request(), clock_);
-  ASSERT_TRUE(clock_.Settle(1 + kOthers));
-  clock_.Advance(std::chrono::seconds(4));
-  held.thread.join();
-  EXPECT_EQ(held.response.code, 429);
-  EXPECT_EQ(held.at, At(4));
-}
-
-TEST_F(EvictionWebhookTest, WhoWaitsForATurnIsNotHeldNorIsADryRunNorOneMoreThanThereArePlaces) {
-  EvictionHold hold(clock_, std::chrono::seconds(4));
-  EvictionWebhook webhook(context_, creator_, {.own_namespace = "hf", .hold = &hold});
-  kube::AdmissionRequest dry = Request();
-  dry.dry_run = true;
-  EXPECT_EQ(webhook.HandleHeld(dry).code, 429);
-  api::Checkpoint queued = InPhase(Phase::kPending);
-  queued.status.queued_until = FormatTime(At(3600));
-  view_.checkpoints = {Share(queued)};
-  EXPECT_EQ(webhook.HandleHeld(Request()).code, 429);
-  view_.checkpoints = {Share(InPhase(Phase::kDumping))};
-  std::vector<std::unique_ptr<Held>> held;
-  for (int i = 0; i < EvictionHold::kMost; ++i) held.push_back(std::make_unique<Held>(webhook, Request(), clock_));
-  ASSERT_TRUE(clock_.Settle(EvictionHold::kMost + kOthers));
-  EXPECT_EQ(webhook.HandleHeld(Request()).code, 429);
-  hold.Stop();
-  for (auto& one : held) one->thread.join();
-  EXPECT_EQ(held[0]->at, At(0));
-}
-
-TEST_F(EvictionWebhookTest, AHeldEvictionHearsAtOnceThatItsCheckpointFailed) {
-  EvictionHold hold(clock_, std::chrono::seconds(4));
-  EvictionWebhook webhook(context_, creator_, {.own_namespace = "hf", .hold = &hold});
-  view_.checkpoints = {Share(InPhase(Phase::kDumping))};
-  Held held(webhook, Request(), clock_);
-  ASSERT_TRUE(clock_.Settle(1 + kOthers));
-  view_.checkpoints = {Share(InPhase(Phase::kFailed))};
-  hold.Changed();
-  held.thread.join();
-  EXPECT_TRUE(held.response.allowed);
 }
 
 TEST_F(EvictionWebhookTest, ADryRunIsAnsweredAlikeAndMakesNothing) {
